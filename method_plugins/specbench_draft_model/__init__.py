@@ -1,0 +1,119 @@
+"""A smaller model drafts, the target verifies."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import attrs
+
+from specbench import Confound, Counting, Expected, Launch, Method, hookimpl
+from specbench.errors import Problem
+from specbench.experiment.model import Target, said
+
+RENAMING = ("eagle-", "eagle3", "dflash", "dspark")
+"""Parts of a path by which vLLM silently turns draft_model into another method
+(vllm/config/speculative.py, 0.11 to 0.33)."""
+
+
+@attrs.frozen(kw_only=True)
+class DraftModelOptions:
+    """Which model drafts, and how much."""
+
+    model: str = attrs.field(metadata=said("Absolute path or hub id of the draft.", minLength=1))
+    num_speculative_tokens: int = attrs.field(
+        metadata=said("Tokens drafted at once.", minimum=1)
+    )
+    draft_tensor_parallel: int | None = attrs.field(
+        default=None,
+        metadata=said("Accelerators of the draft. The target's when left out.", minimum=1),
+    )
+
+
+class DraftModel(Method[DraftModelOptions]):
+    """vLLM's `draft_model`, known from 0.23 on."""
+
+    name = "draft_model"
+    options = DraftModelOptions
+
+    def check(self, options: DraftModelOptions, target: Target) -> tuple[Problem, ...]:
+        """Refuse a draft TP that vLLM refuses late, and a path that would rename the method."""
+        problems = []
+        asked = options.draft_tensor_parallel
+        if asked is not None and asked != target.tensor_parallel:
+            problems.append(
+                Problem(
+                    f"draft_tensor_parallel {asked} differs from the target's "
+                    f"{target.tensor_parallel}",
+                    "vLLM's draft_model needs them equal (vllm/v1/spec_decode/draft_model.py)",
+                )
+            )
+        renamed = [part for part in RENAMING if part in options.model.lower()]
+        if renamed and target.engine == "vllm":
+            problems.append(
+                Problem(
+                    f"the draft's path {options.model!r} contains {renamed[0]!r}, by which vLLM "
+                    "runs another method than draft_model",
+                    "rename the folder, or use method eagle",
+                )
+            )
+        return tuple(problems)
+
+    def assets(self, options: DraftModelOptions) -> tuple[str, ...]:
+        """Digest the draft's checkpoint."""
+        return (options.model,)
+
+    def launch(self, options: DraftModelOptions, target: Target) -> Launch:
+        """Ask for a draft model with the target's tensor parallelism."""
+        parallel = options.draft_tensor_parallel or target.tensor_parallel
+        return Launch(
+            speculation={
+                "method": "draft_model",
+                "model": options.model,
+                "num_speculative_tokens": options.num_speculative_tokens,
+                "draft_tensor_parallel_size": parallel,
+            }
+        )
+
+    def expected(self, options: DraftModelOptions, target: Target) -> Expected:  # noqa: ARG002
+        """Expect this draft, at this depth."""
+        return Expected(
+            methods=("draft_model",),
+            drafter=options.model,
+            longest_draft=options.num_speculative_tokens,
+        )
+
+    def confounds(self, options: DraftModelOptions, target: Target) -> tuple[Confound, ...]:  # noqa: ARG002
+        """Name what vLLM changes with a draft model (vllm/config/vllm.py, 0.23 and 0.24)."""
+        return (
+            Confound(
+                fact="async_scheduling",
+                meaning="a draft model loses asynchronous scheduling on 0.23 and 0.24, so each "
+                "step also pays for the scheduler: favours the baseline",
+            ),
+            Confound(
+                fact="model_runner",
+                meaning="a draft model falls back to model runner V1 while the baseline may use "
+                "V2: the step itself costs something else",
+            ),
+            Confound(
+                fact="max_num_scheduled_tokens",
+                meaning="a draft model keeps one slot a sequence, so that less prefill fits into "
+                "a step: favours the baseline at high load",
+            ),
+            Confound(
+                fact="kv_cache_tokens",
+                meaning="weights and KV of the draft leave fewer KV tokens: favours the baseline "
+                "when memory binds",
+            ),
+        )
+
+    def counting(self, options: DraftModelOptions, target: Target) -> Counting | None:  # noqa: ARG002
+        """Every decode step drafts; a draft may be cut at the budget or at the length limit."""
+        return Counting(every_step_drafts=True, full_depth=False)
+
+
+@hookimpl
+def specbench_methods() -> Iterable[Method[Any]]:
+    """Give draft_model."""
+    yield DraftModel()

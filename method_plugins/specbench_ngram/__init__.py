@@ -1,0 +1,84 @@
+"""Prompt lookup: drafts are copied from earlier text that ends like the text so far."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import attrs
+
+from specbench import Confound, Counting, Expected, Launch, Method, hookimpl
+from specbench.errors import Problem
+from specbench.experiment.model import Target, said
+
+
+@attrs.frozen(kw_only=True)
+class NgramOptions:
+    """How far to look and how much to draft."""
+
+    num_speculative_tokens: int = attrs.field(
+        metadata=said("Most tokens drafted at once.", minimum=1)
+    )
+    prompt_lookup_max: int | None = attrs.field(
+        default=None,
+        metadata=said("Longest n-gram that is matched. vLLM: 5, or prompt_lookup_min.", minimum=1),
+    )
+    prompt_lookup_min: int | None = attrs.field(
+        default=None,
+        metadata=said("Shortest n-gram that is matched. vLLM: prompt_lookup_max, or 5.", minimum=1),
+    )
+
+
+class Ngram(Method[NgramOptions]):
+    """vLLM's `ngram`: on the CPU by numba up to 0.32, on the GPU with runner V2 from 0.33."""
+
+    name = "ngram"
+    options = NgramOptions
+
+    def check(self, options: NgramOptions, target: Target) -> tuple[Problem, ...]:  # noqa: ARG002
+        """Refuse a window whose shortest match is longer than its longest."""
+        shortest, longest = options.prompt_lookup_min, options.prompt_lookup_max
+        if shortest is not None and longest is not None and shortest > longest:
+            return (
+                Problem(
+                    f"prompt_lookup_min {shortest} is above prompt_lookup_max {longest}",
+                    "vLLM refuses it; swap them",
+                ),
+            )
+        return ()
+
+    def launch(self, options: NgramOptions, target: Target) -> Launch:  # noqa: ARG002
+        """Ask for the n-gram proposer; what was left out stays the engine's default."""
+        asked = {key: value for key, value in attrs.asdict(options).items() if value is not None}
+        return Launch(speculation={"method": "ngram", **asked})
+
+    def expected(self, options: NgramOptions, target: Target) -> Expected:  # noqa: ARG002
+        """Expect the n-gram proposer, with drafts as long as the match."""
+        return Expected(
+            methods=("ngram",), longest_draft=options.num_speculative_tokens, depth="per_step"
+        )
+
+    def confounds(self, options: NgramOptions, target: Target) -> tuple[Confound, ...]:  # noqa: ARG002
+        """Name what vLLM changes with n-gram (vllm/config/vllm.py, 0.23 to 0.32)."""
+        return (
+            Confound(
+                fact="async_scheduling",
+                meaning="n-gram loses asynchronous scheduling, so each step also pays for the "
+                "scheduler: favours the baseline",
+            ),
+            Confound(
+                fact="model_runner",
+                meaning="n-gram falls back to model runner V1 while the baseline may use V2: the "
+                "step itself costs something else",
+            ),
+        )
+
+    def counting(self, options: NgramOptions, target: Target) -> Counting | None:  # noqa: ARG002
+        """A step without a match drafts nothing, and a draft is as long as its match."""
+        return Counting(every_step_drafts=False, full_depth=False)
+
+
+@hookimpl
+def specbench_methods() -> Iterable[Method[Any]]:
+    """Give n-gram."""
+    yield Ngram()

@@ -1,0 +1,338 @@
+"""The raw run folder: evidence that nothing overwrites.
+
+    runs/<experiment>-<digest>/  experiment.yaml plan.json provenance.json journal.jsonl
+      b01-03-ngram-k3-a1/        launch.json launch.log server_info.json audit.json
+                                 capture-1.jsonl capture-2.jsonl deployment.json
+        code-greedy-c8/          requests.parquet outputs.parquet metrics-before.txt
+                                 metrics-after.txt cell.json
+
+A cell folder is written under a temporary name and renamed when whole. `deployment.json` closes an
+attempt and is written once; an attempt without it was interrupted.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import json
+import os
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Literal
+
+import attrs
+import cattrs
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from specbench.errors import StoreError
+from specbench.experiment.read import ReadExperiment
+from specbench.facts import Audit, JournalEntry, Output, RequestRow, Window
+
+Status = Literal["complete", "rejected", "failed", "interrupted"]
+
+REQUESTS_SCHEMA = pa.schema(
+    [
+        ("request_id", pa.string()),
+        ("index", pa.int32()),
+        ("prompt_id", pa.string()),
+        ("pass_index", pa.int32()),
+        ("turn", pa.int32()),
+        ("called_ns", pa.int64()),
+        ("sent_ns", pa.int64()),
+        ("first_event_ns", pa.int64()),
+        ("first_payload_ns", pa.int64()),
+        ("first_tokens_ns", pa.int64()),
+        ("last_payload_ns", pa.int64()),
+        ("ended_ns", pa.int64()),
+        ("status", pa.string()),
+        ("http_status", pa.int32()),
+        ("error", pa.string()),
+        ("finish_reason", pa.string()),
+        ("prompt_tokens", pa.int32()),
+        ("completion_tokens", pa.int32()),
+        ("cached_tokens", pa.int32()),
+        ("event_ns", pa.list_(pa.int64())),
+        ("event_tokens", pa.list_(pa.int32())),
+        ("merged_events", pa.int32()),
+    ]
+)
+OUTPUTS_SCHEMA = pa.schema(
+    [
+        ("request_id", pa.string()),
+        ("prompt_id", pa.string()),
+        ("text", pa.string()),
+        ("token_ids", pa.list_(pa.int32())),
+        ("finish_reason", pa.string()),
+    ]
+)
+_SECRET = re.compile(r"TOKEN|KEY|SECRET|PASSWORD|CREDENTIAL", re.IGNORECASE)
+_ATTEMPT = re.compile(r"^(?P<deployment>b\d+-\d+-.+)-a(?P<attempt>\d+)$")
+
+
+def run_digest(read: ReadExperiment) -> str:
+    """Give the digest of what is measured: the resolved experiment, without blocks and name."""
+    resolved = scrubbed(resolve(read))
+    resolved["design"].pop("blocks")
+    for named in ("name", "question"):
+        resolved.pop(named)
+    text = json.dumps(resolved, sort_keys=True, separators=(",", ":"), default=str)
+    return hashlib.sha256(text.encode()).hexdigest()[:10]
+
+
+def resolve(read: ReadExperiment) -> dict[str, Any]:
+    """Give the experiment as plain values, with the digests of its workloads in it."""
+    value: dict[str, Any] = cattrs.unstructure(read.experiment)
+    value["workloads"] = [
+        {"path": workload.path.name, "sha256": workload.sha256} for workload in read.workloads
+    ]
+    if read.correctness is not None:
+        value["correctness"] |= {"workload": read.correctness.sha256}
+    return value
+
+
+def scrubbed(value: Any) -> Any:
+    """Give a copy in which the value of every key that names a secret is hidden."""
+    if isinstance(value, Mapping):
+        return {
+            key: "***" if _SECRET.search(str(key)) and isinstance(item, str) else scrubbed(item)
+            for key, item in value.items()
+        }
+    if isinstance(value, (list, tuple)):
+        return [scrubbed(item) for item in value]
+    return value
+
+
+@attrs.frozen
+class CellFolder:
+    """A whole cell on disk."""
+
+    path: Path
+
+    def facts(self) -> dict[str, Any]:
+        """Give what cell.json says."""
+        return read_json(self.path / "cell.json")
+
+    def rows(self) -> tuple[RequestRow, ...]:
+        """Give its request rows."""
+        table = pq.read_table(self.path / "requests.parquet")
+        return cattrs.structure(table.to_pylist(), tuple[RequestRow, ...])
+
+    def counters(self) -> tuple[str, str]:
+        """Give the exposition texts before and after the window."""
+        return (
+            (self.path / "metrics-before.txt").read_text(encoding="utf-8"),
+            (self.path / "metrics-after.txt").read_text(encoding="utf-8"),
+        )
+
+
+@attrs.frozen
+class AttemptFolder:
+    """One attempt at a deployment."""
+
+    path: Path
+
+    @property
+    def deployment(self) -> str:
+        """The deployment's name, without the attempt."""
+        return self._parts()["deployment"]
+
+    @property
+    def attempt(self) -> int:
+        """Which attempt this is, from 1."""
+        return int(self._parts()["attempt"])
+
+    @property
+    def log(self) -> Path:
+        """The server's launch log."""
+        return self.path / "launch.log"
+
+    def closing(self) -> dict[str, Any] | None:
+        """Give what deployment.json says, or None while the attempt is open."""
+        path = self.path / "deployment.json"
+        return read_json(path) if path.exists() else None
+
+    def close(self, status: Status, **facts: Any) -> None:
+        """Close the attempt. It is closed once."""
+        if self.closing() is not None:
+            raise StoreError(f"{self.path} is closed already")
+        self.write_json("deployment.json", {"status": status, **facts})
+
+    def write_json(self, name: str, value: Any) -> None:
+        """Write a file of the attempt, whole or not at all."""
+        write_json(self.path / name, value)
+
+    def audit(self) -> Audit | None:
+        """Give the stored audit, or None when the server did not come that far."""
+        path = self.path / "audit.json"
+        return cattrs.structure(read_json(path)["audit"], Audit) if path.exists() else None
+
+    def cells(self) -> dict[str, CellFolder]:
+        """Give the whole cells by name."""
+        return {
+            item.parent.name: CellFolder(item.parent)
+            for item in sorted(self.path.glob("*/cell.json"))
+            if not item.parent.name.startswith(".")
+        }
+
+    def write_cell(
+        self, name: str, window: Window, *, before: str, after: str, facts: Mapping[str, Any]
+    ) -> CellFolder:
+        """Write one cell: under a temporary name, renamed when whole, then never changed."""
+        draft = self.path / f".{name}.partial"
+        draft.mkdir()
+        rows = [attrs.asdict(row) for row in window.rows]
+        outputs = [attrs.asdict(output) for output in window.outputs]
+        pq.write_table(
+            pa.Table.from_pylist(rows, REQUESTS_SCHEMA),
+            draft / "requests.parquet",
+            compression="zstd",
+        )
+        pq.write_table(
+            pa.Table.from_pylist(outputs, OUTPUTS_SCHEMA),
+            draft / "outputs.parquet",
+            compression="zstd",
+        )
+        (draft / "metrics-before.txt").write_text(before, encoding="utf-8")
+        (draft / "metrics-after.txt").write_text(after, encoding="utf-8")
+        digests = {item.name: file_digest(item) for item in sorted(draft.iterdir())}
+        window_facts = {
+            "concurrency": window.concurrency,
+            "clock": window.clock,
+            "started_unix_s": window.started_unix_s,
+        }
+        write_json(draft / "cell.json", {**facts, **window_facts, "sha256": digests})
+        final = self.path / name
+        draft.rename(final)
+        return CellFolder(final)
+
+    def write_capture(self, number: int, rows: Sequence[tuple[int, Output]]) -> None:
+        """Write one capture: a line for each prompt at each concurrency."""
+        lines = [
+            json.dumps({"concurrency": concurrency, **attrs.asdict(output)}, ensure_ascii=False)
+            for concurrency, output in rows
+        ]
+        write_text(self.path / f"capture-{number}.jsonl", "\n".join(lines) + "\n")
+
+    def captures(self) -> list[dict[str, Any]]:
+        """Give every captured output with its capture's number."""
+        return [
+            {"capture": int(path.stem.removeprefix("capture-")), **json.loads(line)}
+            for path in sorted(self.path.glob("capture-*.jsonl"))
+            for line in path.read_text(encoding="utf-8").splitlines()
+        ]
+
+    def _parts(self) -> re.Match[str]:
+        match = _ATTEMPT.match(self.path.name)
+        if match is None:
+            raise StoreError(f"{self.path} is no attempt's folder")
+        return match
+
+
+@attrs.frozen
+class RunFolder:
+    """A run: everything of one experiment's digest."""
+
+    path: Path
+
+    def attempts(self, deployment: str | None = None) -> list[AttemptFolder]:
+        """Give the attempts, of one deployment or of all, in order."""
+        found = [
+            AttemptFolder(path)
+            for path in sorted(self.path.iterdir())
+            if path.is_dir() and _ATTEMPT.match(path.name)
+        ]
+        return [item for item in found if deployment in (None, item.deployment)]
+
+    def open_attempt(self, deployment: str) -> AttemptFolder:
+        """Make the folder of a deployment's next attempt."""
+        number = max((item.attempt for item in self.attempts(deployment)), default=0) + 1
+        path = self.path / f"{deployment}-a{number}"
+        path.mkdir()
+        return AttemptFolder(path)
+
+    def close_interrupted(self) -> list[str]:
+        """Close the attempts that an earlier run left open, and give their names."""
+        left = [item for item in self.attempts() if item.closing() is None]
+        for attempt in left:
+            attempt.close("interrupted", reason="the run ended before the deployment did")
+        return [item.path.name for item in left]
+
+    def note(self, entry: JournalEntry) -> None:
+        """Append one line to the journal."""
+        with (self.path / "journal.jsonl").open("a", encoding="utf-8") as file:
+            file.write(json.dumps(attrs.asdict(entry)) + "\n")
+
+    def journal(self) -> list[JournalEntry]:
+        """Give the journal; a torn last line is left out."""
+        entries = []
+        for line in (self.path / "journal.jsonl").read_text(encoding="utf-8").splitlines():
+            try:
+                entries.append(cattrs.structure(json.loads(line), JournalEntry))
+            except json.JSONDecodeError:
+                break
+        return entries
+
+
+@contextmanager
+def opened_run(runs: Path, name: str, digest: str) -> Iterator[RunFolder]:
+    """Open the folder of a run and hold its lock.
+
+    Raises:
+        StoreError: It cannot be written, or another specbench works in it.
+    """
+    path = runs / f"{name}-{digest}"
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+        journal = (path / "journal.jsonl").open("a")
+    except OSError as error:
+        raise StoreError(f"cannot write to {path}: {error.strerror}") from error
+    with journal:
+        try:
+            fcntl.flock(journal, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            raise StoreError(
+                f"another specbench works in {path}", "wait for it, or stop it"
+            ) from None
+        yield RunFolder(path)
+
+
+def find_runs(runs: Path) -> list[RunFolder]:
+    """Give every run below a folder that was planned."""
+    return [RunFolder(item.parent) for item in sorted(runs.glob("*/plan.json"))]
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """Read a JSON object.
+
+    Raises:
+        StoreError: The file is missing, or no whole JSON.
+    """
+    try:
+        value: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise StoreError(f"{path} cannot be read: {error}") from error
+    return value
+
+
+def write_json(path: Path, value: Any) -> None:
+    """Write JSON so that the file is whole or absent."""
+    write_text(path, json.dumps(cattrs.unstructure(value), indent=1, default=str) + "\n")
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write text so that the file is whole or absent, also after a power cut."""
+    draft = path.with_name(f".{path.name}.partial")
+    with draft.open("w", encoding="utf-8") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+    draft.replace(path)
+
+
+def file_digest(path: Path) -> str:
+    """Give the sha256 of a file."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

@@ -1,0 +1,54 @@
+"""What specbench asks of a server family: argv, log patterns, metric names, where its config is."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+from specbench.errors import Problem
+from specbench.experiment.model import Target
+from specbench.facts import Cause, CounterNames, Fact, LogPattern
+from specbench.methods import Command, Launch
+
+
+class Engine(ABC):
+    """One server family. It renders and reads; it opens nothing."""
+
+    name: ClassVar[str]
+    simulated: ClassVar[bool]
+    """Whether its numbers are those of a cost model, and are marked so everywhere."""
+    distributions: ClassVar[tuple[str, ...]]
+    """Python distributions whose installed version is the engine's."""
+    newest: ClassVar[str]
+    """The newest version that this specbench knows."""
+    served_name = "target"
+    """What requests call the model."""
+    config_path = "/server_info?config_format=json"
+    """Where a running server tells its resolved configuration."""
+    metrics_path = "/metrics"
+    chat_path = "/v1/chat/completions"
+
+    @abstractmethod
+    def check(self, target: Target, launch: Launch) -> tuple[Problem, ...]:
+        """Give what this version of the engine would refuse or not know."""
+
+    @abstractmethod
+    def command(self, target: Target, launch: Launch, python: str) -> Command:
+        """Give the command that serves, with `{port}` and `{scratch}` left open."""
+
+    @abstractmethod
+    def log_patterns(self) -> tuple[LogPattern, ...]:
+        """Give the lines of a launch log that state facts."""
+
+    @abstractmethod
+    def config_facts(self, config: Mapping[str, Any]) -> tuple[Fact, ...]:
+        """Give the facts of the resolved configuration."""
+
+    @abstractmethod
+    def counters(self) -> CounterNames:
+        """Give the names of its metrics."""
+
+    @abstractmethod
+    def cause(self, log: str) -> Cause:
+        """Give the cause of a failed or ended server from its log, past the generic last line."""

@@ -1,0 +1,1 @@
+"""A server over a cost model, with the wire shapes of vLLM."""

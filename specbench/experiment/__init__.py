@@ -1,0 +1,1 @@
+"""Experiment files: what people write, its schema, and how it is read."""

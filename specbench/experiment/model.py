@@ -1,0 +1,243 @@
+"""What people may write: the experiment document and a line of a workload, as frozen values.
+
+These classes are the truth. JSON Schema is derived from them (`schema.py`), so every field carries
+its help sentence and its limits in JSON Schema's own words.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Literal
+
+import attrs
+
+NAME_PATTERN = r"^[a-z0-9._-]+$"
+
+Flag = str | int | float | bool | tuple[str | int | float, ...]
+
+
+def said(text: str, **limits: Any) -> dict[str, Any]:
+    """Give a field its help sentence and JSON Schema limits, such as `minimum=1`."""
+    return {"help": text, "limits": limits}
+
+
+@attrs.frozen(kw_only=True)
+class Target:
+    """The model served and how, without speculation."""
+
+    engine: str = attrs.field(metadata=said("The server family: vllm or simulated."))
+    model: str = attrs.field(
+        metadata=said("Absolute path or hub id of the served model, or the simulated preset.")
+    )
+    version: str | None = attrs.field(
+        default=None,
+        metadata=said("The engine's version. Read from the interpreter's packages when left out."),
+    )
+    tensor_parallel: int = attrs.field(
+        default=1, metadata=said("Accelerators that share each layer.", minimum=1)
+    )
+    max_model_len: int | None = attrs.field(
+        default=None, metadata=said("Longest prompt and output together, in tokens.", minimum=1)
+    )
+    flags: Mapping[str, Flag] = attrs.field(
+        factory=dict,
+        metadata=said("More server flags by name without dashes; true gives the bare flag."),
+    )
+    env: Mapping[str, str] = attrs.field(
+        factory=dict, metadata=said("Environment variables of the server.")
+    )
+    compile_cache: Literal["fresh", "shared"] = attrs.field(
+        default="fresh",
+        metadata=said("fresh: each deployment compiles anew. shared: listed as a confound."),
+    )
+
+
+@attrs.frozen(kw_only=True)
+class LocalLauncher:
+    """Servers are processes of this machine."""
+
+    kind: Literal["local"] = attrs.field(default="local", metadata=said("How servers are started."))
+    python: str | None = attrs.field(
+        default=None,
+        metadata=said("Interpreter that has the engine. Our own when left out."),
+    )
+    ready_timeout_s: float = attrs.field(
+        default=900.0, metadata=said("Longest wait for a first completion.", exclusiveMinimum=0)
+    )
+
+
+@attrs.frozen(kw_only=True)
+class Arm:
+    """A method with its options, named. Sweeps are already unfolded."""
+
+    name: str
+    method: str
+    options: Any
+    """An instance of the method's own frozen options class."""
+
+
+@attrs.frozen(kw_only=True)
+class WorkloadFile:
+    """A prompt set in a JSON Lines file."""
+
+    path: str = attrs.field(metadata=said("The file, relative to this document."))
+    sha256: str | None = attrs.field(
+        default=None,
+        metadata=said(
+            "Digest that the prompts must have (`specbench workload validate` prints it).",
+            pattern="^[0-9a-f]{64}$",
+        ),
+    )
+
+
+@attrs.frozen(kw_only=True)
+class Sampling:
+    """Named request settings. Two samplings are never pooled."""
+
+    name: str = attrs.field(metadata=said("Name in cells and charts.", pattern=NAME_PATTERN))
+    temperature: float = attrs.field(
+        default=0.0, metadata=said("0 is greedy. Always sent, never the server's default.", minimum=0)
+    )
+    top_p: float | None = attrs.field(
+        default=None, metadata=said("Nucleus size.", exclusiveMinimum=0, maximum=1)
+    )
+    top_k: int | None = attrs.field(default=None, metadata=said("Candidates kept.", minimum=1))
+    seed: int | None = attrs.field(default=None, metadata=said("Seed sent with every request."))
+    ignore_eos: bool = attrs.field(
+        default=False, metadata=said("Generate to the cap. Outputs are then not natural text.")
+    )
+
+
+@attrs.frozen(kw_only=True)
+class ClosedLoad:
+    """A constant number of requests in flight."""
+
+    concurrency: tuple[int, ...] = attrs.field(
+        metadata=said("Load points: requests in flight.", minItems=1, uniqueItems=True)
+    )
+    requests: Mapping[int, int] = attrs.field(
+        factory=dict,
+        metadata=said(
+            "Requests of a cell by concurrency. Default: whole passes over the stratum's prompts, "
+            "at least max(64, 10 x concurrency)."
+        ),
+    )
+    repeat: bool = attrs.field(
+        default=False,
+        metadata=said("Allow a prompt to be sent again when requests are no whole passes."),
+    )
+    warmup: int = attrs.field(
+        default=0, metadata=said("Least requests of a warm-up wave; never under 2 x concurrency.")
+    )
+    request_timeout_s: float = attrs.field(
+        default=600.0, metadata=said("Longest whole request.", exclusiveMinimum=0)
+    )
+
+
+@attrs.frozen(kw_only=True)
+class Load:
+    """How requests arrive. An experiment holds one kind."""
+
+    closed: ClosedLoad = attrs.field(metadata=said("Closed loop."))
+
+
+@attrs.frozen(kw_only=True)
+class Design:
+    """How deployments are repeated and ordered."""
+
+    blocks: int = attrs.field(
+        default=2, metadata=said("Deployments of each arm. A claim needs 5.", minimum=1)
+    )
+    order: Literal["counterbalanced", "random"] = attrs.field(
+        default="counterbalanced", metadata=said("Order of arms inside blocks.")
+    )
+    seed: int = attrs.field(default=0, metadata=said("Seed of every order."))
+    noise_floor: bool = attrs.field(
+        default=True,
+        metadata=said("Launch the baseline twice a block, to see what equal arms differ by."),
+    )
+
+
+@attrs.frozen(kw_only=True)
+class Correctness:
+    """Greedy captures of every deployment."""
+
+    workload: str = attrs.field(metadata=said("Prompt file, relative to this document."))
+    captures: int = attrs.field(
+        default=2, metadata=said("Captures of each deployment.", minimum=1, maximum=2)
+    )
+    concurrency: tuple[int, ...] = attrs.field(
+        default=(1,), metadata=said("Requests in flight while capturing.", minItems=1)
+    )
+
+
+@attrs.frozen(kw_only=True)
+class Gates:
+    """Declared validity rules. A cell that fails one is listed and never averaged."""
+
+    success_rate: float = attrs.field(
+        default=0.99, metadata=said("Least share of requests that succeed.", minimum=0, maximum=1)
+    )
+    achieved_concurrency: float = attrs.field(
+        default=0.95,
+        metadata=said("Least time mean of requests in flight / asked.", minimum=0, maximum=1),
+    )
+
+
+@attrs.frozen(kw_only=True)
+class Experiment:
+    """One document: a question and everything that is done to answer it."""
+
+    name: str = attrs.field(metadata=said("Names the run folder.", pattern=NAME_PATTERN))
+    question: str = attrs.field(metadata=said("What the report answers.", minLength=1))
+    stage: Literal["screening", "confirmation"] = attrs.field(
+        default="screening",
+        metadata=said("screening looks for candidates; confirmation settles one of them."),
+    )
+    target: Target = attrs.field(metadata=said("The model served and how."))
+    launcher: LocalLauncher = attrs.field(
+        factory=LocalLauncher, metadata=said("How a server comes to life.")
+    )
+    arms: tuple[Arm, ...] = attrs.field(
+        metadata=said("Methods with options; a list sweeps an option.", minItems=1)
+    )
+    workloads: tuple[WorkloadFile, ...] = attrs.field(metadata=said("Prompt sets.", minItems=1))
+    sampling: tuple[Sampling, ...] = attrs.field(
+        default=(Sampling(name="greedy"),), metadata=said("Request settings.", minItems=1)
+    )
+    load: Load = attrs.field(metadata=said("How requests arrive."))
+    prefix_cache: Literal["cell"] = attrs.field(
+        default="cell",
+        metadata=said("cell: every request is salted, so that no cell warms another."),
+    )
+    design: Design = attrs.field(factory=Design, metadata=said("Repeats and order."))
+    correctness: Correctness | None = attrs.field(
+        default=None, metadata=said("Greedy captures of every deployment.")
+    )
+    gates: Gates = attrs.field(factory=Gates, metadata=said("Validity rules."))
+
+    def baseline(self) -> Arm:
+        """Give the arm that effects compare with. Reading made sure that there is exactly one."""
+        return next(arm for arm in self.arms if arm.method == "baseline")
+
+
+@attrs.frozen(kw_only=True)
+class Message:
+    """One turn of a prompt."""
+
+    role: Literal["system", "user", "assistant"] = attrs.field(metadata=said("Who speaks."))
+    content: str = attrs.field(metadata=said("What is said.", minLength=1))
+
+
+@attrs.frozen(kw_only=True)
+class Prompt:
+    """A line of a workload file."""
+
+    id: str = attrs.field(metadata=said("Unique in the file.", pattern=NAME_PATTERN))
+    stratum: str = attrs.field(
+        metadata=said("The part of the workload that is analysed on its own.", pattern=NAME_PATTERN)
+    )
+    messages: tuple[Message, ...] = attrs.field(metadata=said("The prompt.", minItems=1))
+    max_tokens: int = attrs.field(metadata=said("Cap of the output, in tokens.", minimum=1))
+    source: str = attrs.field(metadata=said("Where the text comes from.", minLength=1))
+    licence: str = attrs.field(metadata=said("SPDX licence of the text.", minLength=1))

@@ -1,0 +1,240 @@
+"""The counter contract: two snapshots of one process to what happened between them. Pure.
+
+One series per engine label is differenced before anything is summed. Only `_total` series count. A
+decrease, another start time or a vanished series rejects the window. Definitions: vLLM 0.33,
+vllm/v1/spec_decode/metrics.py and vllm/v1/core/sched/scheduler.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from specbench.facts import (
+    Acceptance,
+    AcceptanceSummary,
+    CounterDelta,
+    CounterNames,
+    CounterSnapshot,
+    RequestRow,
+    Verdict,
+)
+from specbench.methods import Counting, Expected
+
+Labels = tuple[tuple[str, str], ...]
+
+
+def rejections(
+    before: CounterSnapshot, after: CounterSnapshot, names: CounterNames
+) -> tuple[Verdict, ...]:
+    """Give a failed verdict for everything that makes the window's counters useless."""
+    found = list(_rejections(before, after, names))
+    if found:
+        return tuple(found)
+    return (
+        Verdict(
+            gate="counters",
+            outcome="pass",
+            observed="one process, no counter decreased",
+            required="one process, no counter decreased",
+        ),
+    )
+
+
+def difference(
+    before: CounterSnapshot, after: CounterSnapshot, names: CounterNames
+) -> CounterDelta:
+    """Give the sums over engines of what each engine's counters did.
+
+    Only for windows that `rejections` lets pass. Speculation is None when the server has no
+    speculative series, as a vLLM baseline has none.
+    """
+
+    def delta(name: str) -> int:
+        return round(sum(value - before.series[key] for key, value in _series(after, name)))
+
+    speculative = any(True for _ in _series(after, names.drafts))
+    positions: dict[int, float] = {}
+    for key, value in _series(after, names.accepted_per_position):
+        place = int(dict(key[1])[names.position_label])
+        positions[place] = positions.get(place, 0.0) + value - before.series[key]
+    return CounterDelta(
+        generation_tokens=delta(names.generation_tokens),
+        requests_succeeded=delta(names.requests_succeeded),
+        preemptions=delta(names.preemptions),
+        prefix_queries=delta(names.prefix_queries),
+        prefix_hits=delta(names.prefix_hits),
+        drafts=delta(names.drafts) if speculative else None,
+        draft_tokens=delta(names.draft_tokens) if speculative else None,
+        accepted_tokens=delta(names.accepted_tokens) if speculative else None,
+        accepted_per_position=(
+            tuple(round(positions[place]) for place in sorted(positions)) if speculative else None
+        ),
+        engines=tuple(
+            sorted(
+                {
+                    dict(key[1]).get(names.engine_label, "")
+                    for key, _ in _series(after, names.generation_tokens)
+                }
+            )
+        ),
+    )
+
+
+def acceptance(delta: CounterDelta) -> Acceptance | None:
+    """Give what speculation did by the counters; None without speculative series."""
+    if delta.drafts is None or delta.draft_tokens is None or delta.accepted_tokens is None:
+        return None
+    return Acceptance(
+        drafts=delta.drafts,
+        drafted=delta.draft_tokens,
+        accepted=delta.accepted_tokens,
+        per_position=delta.accepted_per_position,
+        source="counters",
+    )
+
+
+def summarise(
+    found: Acceptance, *, completion_tokens: int | None, requests: int
+) -> AcceptanceSummary:
+    """Give the ratios of a window, each None where its denominator is 0 or unknown.
+
+    Accepted counts precede the cut at the end of an output. With T tokens delivered to R requests,
+    each has one token of its prefill and each draft one of the target's own, so at most
+    T - R - drafts accepted tokens were delivered.
+    """
+    drafts, drafted, accepted = found.drafts, found.drafted, found.accepted
+    tokens = completion_tokens
+    return AcceptanceSummary(
+        acceptance_rate=accepted / drafted if drafted else None,
+        acceptance_length=1 + accepted / drafts if drafts else None,
+        per_position=(
+            tuple(count / drafts for count in found.per_position)
+            if found.per_position is not None and drafts
+            else None
+        ),
+        tokens_per_step=tokens / (tokens - accepted) if tokens and tokens > accepted else None,
+        delivered_accepted_max=(
+            None if tokens is None else max(min(accepted, tokens - requests - drafts), 0)
+        ),
+    )
+
+
+def identities(found: Acceptance, expected: Expected, counting: Counting | None) -> Verdict:
+    """Rule whether the speculative counters can be true at all."""
+    broken = []
+    if counting is None and found.drafted:
+        broken.append(f"a method without speculation drafted {found.drafted} tokens")
+    if found.accepted > found.drafted:
+        broken.append(f"accepted {found.accepted} > drafted {found.drafted}")
+    longest = expected.longest_draft
+    if longest and found.drafted > longest * found.drafts:
+        broken.append(f"drafted {found.drafted} > {longest} x {found.drafts} drafts")
+    if counting and counting.full_depth and found.drafted != longest * found.drafts:
+        broken.append(f"drafted {found.drafted} is not {longest} x {found.drafts} drafts")
+    if found.per_position is not None:
+        if sum(found.per_position) != found.accepted:
+            broken.append(f"positions sum to {sum(found.per_position)}, not {found.accepted}")
+        if list(found.per_position) != sorted(found.per_position, reverse=True):
+            broken.append("a later position was accepted more often than an earlier one")
+    return Verdict(
+        gate="acceptance_identities",
+        outcome="fail" if broken else "pass",
+        observed="; ".join(broken) or "all hold",
+        required="accepted <= drafted <= k x drafts, positions sum to accepted and never rise",
+        advice="the counters cannot be trusted in this window" if broken else "",
+    )
+
+
+def foreign_traffic(delta: CounterDelta, rows: Sequence[RequestRow]) -> Verdict:
+    """Rule whether the server generated what we asked for, and nothing else.
+
+    Equality is demanded when every request succeeded with usage. Otherwise failed requests may have
+    generated up to an unknown count, and the verdict is undecided unless tokens are missing.
+    """
+    known = sum(row.completion_tokens or 0 for row in rows if row.status == "ok")
+    exact = all(row.status == "ok" and row.completion_tokens is not None for row in rows)
+    served = delta.generation_tokens
+    if exact:
+        outcome = "pass" if served == known else "fail"
+    else:
+        outcome = "fail" if served < known else "undecided"
+    return Verdict(
+        gate="foreign_traffic",
+        outcome=outcome,  # type: ignore[arg-type]  # one of three literals, chosen above
+        observed=f"server generated {served} tokens, we received {known}",
+        required="equal" if exact else "at least ours; some requests failed or gave no usage",
+        advice="another client uses this server" if outcome == "fail" and served > known else "",
+    )
+
+
+def _rejections(
+    before: CounterSnapshot, after: CounterSnapshot, names: CounterNames
+) -> Iterator[Verdict]:
+    required = "one process, no counter decreased"
+    starts = [dict(_series(snapshot, names.process_start)) for snapshot in (before, after)]
+    if starts[0] != starts[1]:
+        yield Verdict(
+            gate="counters",
+            outcome="fail",
+            observed="the server process was started anew in the window",
+            required=required,
+        )
+    for key, value in before.series.items():
+        if not key[0].endswith("_total") or key[0] not in _read(names):
+            continue
+        if key not in after.series:
+            yield Verdict(
+                gate="counters",
+                outcome="fail",
+                observed=f"series {_shown(key)} vanished",
+                required=required,
+            )
+        elif not after.series[key] >= value:
+            yield Verdict(
+                gate="counters",
+                outcome="fail",
+                observed=f"{_shown(key)} went from {value:g} to {after.series[key]:g}",
+                required=required,
+            )
+    for key, value in after.series.items():
+        if key[0] in _read(names) and key not in before.series and value:
+            yield Verdict(
+                gate="counters",
+                outcome="fail",
+                observed=f"series {_shown(key)} appeared with {value:g}",
+                required="every series stands in both snapshots",
+            )
+    if not any(True for _ in _series(after, names.generation_tokens)):
+        yield Verdict(
+            gate="counters",
+            outcome="fail",
+            observed=f"no series {names.generation_tokens}",
+            required="the engine's counters",
+        )
+
+
+def _series(
+    snapshot: CounterSnapshot, name: str
+) -> Iterator[tuple[tuple[str, Labels], float]]:
+    return ((key, value) for key, value in snapshot.series.items() if key[0] == name)
+
+
+def _read(names: CounterNames) -> frozenset[str]:
+    return frozenset(
+        (
+            names.drafts,
+            names.draft_tokens,
+            names.accepted_tokens,
+            names.accepted_per_position,
+            names.generation_tokens,
+            names.requests_succeeded,
+            names.preemptions,
+            names.prefix_queries,
+            names.prefix_hits,
+        )
+    )
+
+
+def _shown(key: tuple[str, Labels]) -> str:
+    labels = ",".join(f"{name}={value}" for name, value in key[1])
+    return f"{key[0]}{{{labels}}}"

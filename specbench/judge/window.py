@@ -1,0 +1,84 @@
+"""Everything that is ruled on one measured window, from its stored facts alone. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import attrs
+
+from specbench.experiment.model import Gates
+from specbench.facts import (
+    Acceptance,
+    AcceptanceSummary,
+    CellSummary,
+    CounterDelta,
+    CounterNames,
+    CounterSnapshot,
+    RequestRow,
+    Verdict,
+)
+from specbench.judge import cells, counters
+from specbench.methods import Counting, Expected
+
+
+@attrs.frozen(kw_only=True)
+class Judged:
+    """The numbers of a window and the verdicts on them."""
+
+    summary: CellSummary
+    delta: CounterDelta | None
+    """None when the counters were rejected."""
+    acceptance: Acceptance | None
+    ratios: AcceptanceSummary | None
+    verdicts: tuple[Verdict, ...]
+
+    @property
+    def rejected(self) -> bool:
+        """Whether the window is listed, but kept out of every average."""
+        return cells.rejected(self.verdicts)
+
+
+def judge_window(
+    rows: Sequence[RequestRow],
+    *,
+    concurrency: int,
+    before: CounterSnapshot,
+    after: CounterSnapshot,
+    settled: bool,
+    names: CounterNames,
+    expected: Expected,
+    counting: Counting | None,
+    required: Gates,
+    more: Sequence[Verdict] = (),
+) -> Judged:
+    """Give numbers and verdicts of one window. `more` are rulings made elsewhere on the cell."""
+    summary = cells.summarise(rows, concurrency)
+    verdicts = [*cells.gates(rows, concurrency, required), *more]
+    verdicts += counters.rejections(before, after, names)
+    if not settled:
+        verdicts.append(
+            Verdict(
+                gate="settled",
+                outcome="fail",
+                observed="requests still ran, or counters still moved, after 30 s",
+                required="an idle server before both snapshots",
+                advice="another client uses this server",
+            )
+        )
+    delta = acceptance = ratios = None
+    if not any(v.gate == "counters" and v.outcome == "fail" for v in verdicts):
+        delta = counters.difference(before, after, names)
+        verdicts.append(counters.foreign_traffic(delta, rows))
+        acceptance = counters.acceptance(delta)
+    if acceptance is not None:
+        verdicts.append(counters.identities(acceptance, expected, counting))
+        ratios = counters.summarise(
+            acceptance, completion_tokens=summary.output_tokens, requests=summary.successes
+        )
+    return Judged(
+        summary=summary,
+        delta=delta,
+        acceptance=acceptance,
+        ratios=ratios,
+        verdicts=tuple(verdicts),
+    )

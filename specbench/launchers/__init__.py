@@ -1,0 +1,1 @@
+"""How a server comes to life and ends."""

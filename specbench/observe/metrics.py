@@ -1,0 +1,102 @@
+"""Read /metrics of a running server, and wait until its counters stand still.
+
+Inside a measured window nothing here runs.
+"""
+
+from __future__ import annotations
+
+import anyio
+import httpx
+from prometheus_client.parser import text_string_to_metric_families
+
+from specbench.errors import DeploymentError
+from specbench.facts import CounterNames, CounterSnapshot
+
+SETTLE_POLL_S = 0.05
+SETTLE_TIMEOUT_S = 30.0
+
+
+def parse(text: str) -> CounterSnapshot:
+    """Give every sample of an exposition text, by name and sorted labels.
+
+    Raises:
+        ValueError: The text is no exposition, or states one series twice.
+    """
+    series: dict[tuple[str, tuple[tuple[str, str], ...]], float] = {}
+    for family in text_string_to_metric_families(text):
+        for sample in family.samples:
+            key = (sample.name, tuple(sorted(sample.labels.items())))
+            if key in series and series[key] != sample.value:
+                raise ValueError(f"series {sample.name} stands twice with other values")
+            series[key] = float(sample.value)
+    return CounterSnapshot(series=series)
+
+
+def gauge_total(snapshot: CounterSnapshot, name: str) -> float | None:
+    """Give the sum of a gauge that counts something over engines, or None when it is absent."""
+    values = [value for (found, _), value in snapshot.series.items() if found == name]
+    return sum(values) if values else None
+
+
+async def fetch(url: str) -> str:
+    """Give the exposition text of a server."""
+    async with httpx.AsyncClient(trust_env=False, timeout=30) as client:
+        return await _get(client, url)
+
+
+async def settled(url: str, names: CounterNames) -> tuple[str, bool]:
+    """Give the exposition text once nothing runs or waits and two reads of the counters agree.
+
+    The second value tells whether that came true within 30 s. vLLM updates its counters when the
+    front end processes outputs, so a read right after the last token may be short of them.
+    """
+    previous: CounterSnapshot | None = None
+    text = ""
+    async with httpx.AsyncClient(trust_env=False, timeout=30) as client:
+        with anyio.move_on_after(SETTLE_TIMEOUT_S):
+            while True:
+                text = await _get(client, url)
+                current = parse(text)
+                idle = not gauge_total(current, names.running) and not gauge_total(
+                    current, names.waiting
+                )
+                if idle and previous and _counters(previous) == _counters(current):
+                    return text, True
+                previous = current
+                await anyio.sleep(SETTLE_POLL_S)
+    return text, False
+
+
+async def fetch_json(url: str) -> object | None:
+    """Give a JSON document of a server, or None where it offers none."""
+    async with httpx.AsyncClient(trust_env=False, timeout=60) as client:
+        try:
+            answer = await client.get(url)
+        except httpx.TransportError:
+            return None
+        if answer.status_code != httpx.codes.OK:
+            return None
+        try:
+            document: object = answer.json()
+        except ValueError:
+            return None
+        return document
+
+
+async def _get(client: httpx.AsyncClient, url: str) -> str:
+    try:
+        answer = await client.get(url)
+        answer.raise_for_status()
+    except httpx.HTTPError as error:
+        raise DeploymentError(
+            f"{url} gives no counters: {error or type(error).__name__}", kind="crash"
+        ) from error
+    return answer.text
+
+
+def _counters(snapshot: CounterSnapshot) -> dict[object, float]:
+    return {
+        key: value
+        for key, value in snapshot.series.items()
+        if key[0].endswith("_total") and not key[0].startswith(("process_", "python_", "http_"))
+    }

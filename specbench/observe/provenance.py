@@ -1,0 +1,129 @@
+"""Where a run came from: this program, this machine, these files."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import platform
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterable
+from importlib.metadata import PackageNotFoundError, distributions, version
+from pathlib import Path
+from typing import Any
+
+TOKENIZER_FILES = (
+    "tokenizer.json",
+    "tokenizer_config.json",
+    "tokenizer.model",
+    "chat_template.jinja",
+)
+CONFIG_FILES = ("config.json", "generation_config.json")
+LIBRARIES = ("anyio", "attrs", "duckdb", "httptools", "msgspec", "numpy", "pyarrow", "scipy")
+
+
+def machine() -> dict[str, Any]:
+    """Give host, processor, memory and accelerators."""
+    return {
+        "host": platform.node(),
+        "platform": platform.platform(),
+        "cpu": _cpu_model(),
+        "cpus": os.cpu_count(),
+        "memory_bytes": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
+        "gpus": _gpus(),
+    }
+
+
+def software() -> dict[str, Any]:
+    """Give the versions of specbench, its revision, Python and the libraries that measure."""
+    return {
+        "specbench": version("specbench"),
+        "git": _git(Path.cwd()),
+        "python": sys.version.split()[0],
+        "libraries": {name: _version_of(name) for name in LIBRARIES},
+    }
+
+
+def engine_version(python: str | None, names: Iterable[str]) -> str | None:
+    """Give the engine's version from an interpreter's package metadata, starting no process.
+
+    The site-packages beside `bin/python` are read; None when nothing is found there.
+    """
+    if python is None:
+        found = [_version_of(name) for name in names]
+        return next((item for item in found if item), None)
+    root = Path(python).absolute().parent.parent
+    folders = [str(path) for path in root.glob("lib/python3*/site-packages")]
+    installed = {
+        (item.metadata["Name"] or "").lower(): item.version
+        for item in distributions(path=folders)
+        if (item.metadata["Name"] or "").lower() in names
+    }
+    return next((installed[name] for name in names if name in installed), None)
+
+
+def checkpoint(path: str) -> dict[str, Any]:
+    """Give digests of a local checkpoint's configuration and tokenizer, and sizes of its weights.
+
+    A hub id gives only its name: what it resolves to is the engine's business.
+    """
+    folder = Path(path)
+    if not folder.is_dir():
+        return {"path": path, "local": False}
+    return {
+        "path": path,
+        "local": True,
+        "config": {name: _sha256(folder / name) for name in CONFIG_FILES},
+        "tokenizer": {name: _sha256(folder / name) for name in TOKENIZER_FILES},
+        "weights": {item.name: item.stat().st_size for item in sorted(folder.glob("*.safetensors"))},
+    }
+
+
+def _sha256(path: Path) -> str | None:
+    if not path.is_file():
+        return None
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _version_of(name: str) -> str | None:
+    try:
+        return version(name)
+    except PackageNotFoundError:
+        return None
+
+
+def _cpu_model() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return platform.processor()
+    named = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
+    return named[0] if named else platform.processor()
+
+
+def _gpus() -> list[str]:
+    """Give the GPUs and their driver as nvidia-smi names them; none where there is no such tool."""
+    if not shutil.which("nvidia-smi"):
+        return []
+    fields = "--query-gpu=name,memory.total,driver_version"
+    said = _run(["nvidia-smi", fields, "--format=csv,noheader"])
+    return said.splitlines() if said else []
+
+
+def _git(folder: Path) -> str | None:
+    """Give the revision of the folder's checkout, marked when it has changes."""
+    revision = _run(["git", "-C", str(folder), "rev-parse", "HEAD"])
+    if not revision:
+        return None
+    dirty = _run(["git", "-C", str(folder), "status", "--porcelain", "--untracked-files=no"])
+    return f"{revision}-dirty" if dirty else revision
+
+
+def _run(argv: list[str]) -> str | None:
+    try:
+        done = subprocess.run(argv, capture_output=True, text=True, timeout=20, check=True)
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return done.stdout.strip()

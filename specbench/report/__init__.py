@@ -1,0 +1,1 @@
+"""Pages and pictures made from the store, and from nothing else."""

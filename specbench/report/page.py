@@ -1,0 +1,2 @@
+def write_report(results, run_id, out, formats):
+    return [out]

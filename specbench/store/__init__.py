@@ -1,0 +1,1 @@
+"""The DuckDB index over the raw run folders."""

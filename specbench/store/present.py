@@ -1,0 +1,60 @@
+"""Rows of a query as text: a table for people, csv and json for programs."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+Rows = list[dict[str, Any]]
+WIDEST = 200
+
+
+def present(rows: Rows, style: str) -> str:
+    """Give rows as `table`, `csv` or `json`."""
+    if style == "json":
+        return json.dumps(rows, indent=1, default=str) + "\n"
+    if style == "csv":
+        return _csv(rows)
+    return _table(rows)
+
+
+def _csv(rows: Rows) -> str:
+    file = io.StringIO()
+    if rows:
+        writer = csv.DictWriter(file, fieldnames=list(rows[0]), lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(rows)
+    return file.getvalue()
+
+
+def _table(rows: Rows) -> str:
+    if not rows:
+        return "no rows\n"
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for name, value in rows[0].items():
+        table.add_column(name, justify="right" if _is_number(value) else "left", overflow="fold")
+    for row in rows:
+        table.add_row(*(Text(_shown(value)) for value in row.values()))
+    console = Console(file=io.StringIO(), width=WIDEST, no_color=True)
+    console.print(table)
+    file = console.file
+    assert isinstance(file, io.StringIO)
+    return "\n".join(line.rstrip() for line in file.getvalue().splitlines()) + "\n"
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
+
+
+def _shown(value: object) -> str:
+    if value is None:
+        return "-"
+    if isinstance(value, float):
+        return f"{value:.4g}" if abs(value) < 1000 else f"{value:,.0f}"  # noqa: PLR2004 - four digits
+    return str(value)

@@ -1,0 +1,241 @@
+-- The index over raw run folders. Rebuilt whole by every ingest; layout 1.
+
+create table layout (version integer not null);
+insert into layout values (1);
+comment on table layout is 'One row: the version of this layout.';
+
+create table experiments (
+    run_id            varchar primary key,
+    name              varchar not null,
+    question          varchar not null,
+    stage             varchar not null,
+    engine            varchar not null,
+    engine_version    varchar,
+    simulated         boolean not null,
+    model             varchar not null,
+    specbench_version varchar not null,
+    git               varchar,
+    host              varchar,
+    cpu               varchar,
+    gpus              varchar[],
+    document          varchar not null,
+    plan              json not null,
+    provenance        json not null,
+    source_sha256     varchar not null
+);
+comment on table experiments is 'One row a run folder: the question, the target, and where it came from.';
+comment on column experiments.simulated is 'True: every number of this run comes from a cost model.';
+comment on column experiments.document is 'The experiment as it was written.';
+
+create table deployments (
+    deployment_id varchar primary key,
+    run_id        varchar not null,
+    block         integer not null,
+    place         integer not null,
+    arm           varchar not null,
+    method        varchar not null,
+    role          varchar not null,
+    attempt       integer not null,
+    status        varchar not null,
+    reason        varchar,
+    cause_kind    varchar,
+    cause_line    varchar,
+    remedy        varchar,
+    ready_s       double,
+    exit_code     integer,
+    split         boolean not null,
+    host          varchar,
+    command       varchar[],
+    caveats       varchar[],
+    source_sha256 varchar not null
+);
+comment on table deployments is 'One row a launched server, failed ones too. The independent statistical unit.';
+comment on column deployments.role is 'baseline, noise_floor (the baseline launched again) or arm.';
+comment on column deployments.status is 'complete, rejected (not in effect), failed or interrupted.';
+comment on column deployments.ready_s is 'Seconds from spawn to a first real completion.';
+comment on column deployments.split is 'True when the cells of this block and arm come from several attempts.';
+
+create table facts (
+    deployment_id varchar not null,
+    fact          varchar not null,
+    value         varchar not null,
+    source        varchar not null
+);
+comment on table facts is 'What each server said of itself, with the line it said it in. An absent fact is unknown.';
+
+create table cells (
+    cell_id                varchar primary key,
+    deployment_id          varchar not null,
+    stratum                varchar not null,
+    sampling               varchar not null,
+    concurrency            integer not null,
+    rejected               boolean not null,
+    requests               integer not null,
+    successes              integer not null,
+    duration_s             double not null,
+    output_tokens          bigint,
+    output_throughput      double,
+    steady_throughput      double,
+    achieved_concurrency   double,
+    ttft_p50_s             double,
+    ttft_p95_s             double,
+    tpot_p50_s             double,
+    tpot_p95_s             double,
+    e2e_p50_s              double,
+    e2e_p95_s              double,
+    p95_weak               boolean not null,
+    tokens_per_event       double,
+    merged_events          integer not null,
+    drafts                 bigint,
+    drafted_tokens         bigint,
+    accepted_tokens        bigint,
+    accepted_per_position  bigint[],
+    acceptance_rate        double,
+    acceptance_length      double,
+    acceptance_by_position double[],
+    tokens_per_step        double,
+    delivered_accepted_max bigint,
+    clock                  varchar not null,
+    started_unix_s         double not null,
+    judged_by              varchar not null,
+    source_sha256          varchar not null
+);
+comment on table cells is 'One row a measured window. Rejected ones are listed and never averaged.';
+comment on column cells.output_throughput is 'Successful completion tokens / (first send to last completion), tokens per second.';
+comment on column cells.steady_throughput is 'The same from the c-th send to the last send.';
+comment on column cells.achieved_concurrency is 'Time mean of requests in flight from the c-th send to the last send.';
+comment on column cells.ttft_p50_s is 'Median time from send() to the first non-empty payload.';
+comment on column cells.tpot_p50_s is 'Median of (E2E - TTFT) / (completion tokens - 1), from exact usage.';
+comment on column cells.acceptance_rate is 'Accepted / drafted tokens, by the server''s counters.';
+comment on column cells.acceptance_length is '1 + accepted / drafts.';
+comment on column cells.acceptance_by_position is 'Accepted at position i / drafts; sums to acceptance_length - 1.';
+comment on column cells.tokens_per_step is 'T / (T - accepted) over completion tokens T: bounds the gain where steps may go undrafted.';
+comment on column cells.delivered_accepted_max is 'Most accepted tokens that can have reached a client; the counters precede truncation.';
+
+create table requests (
+    cell_id           varchar not null,
+    request_id        varchar not null,
+    "index"           integer not null,
+    prompt_id         varchar not null,
+    pass_index        integer not null,
+    turn              integer not null,
+    status            varchar not null,
+    http_status       integer,
+    error             varchar,
+    finish_reason     varchar,
+    prompt_tokens     integer,
+    completion_tokens integer,
+    cached_tokens     integer,
+    events            integer not null,
+    sent_ns           bigint not null,
+    ttft_s            double,
+    first_tokens_s    double,
+    tpot_s            double,
+    e2e_s             double,
+    source            varchar not null
+);
+comment on table requests is 'One row a request, failures too. Event stamps stay in requests.parquet of the cell.';
+comment on column requests.source is 'The tool that measured the row: specbench.';
+
+create table counters (
+    cell_id varchar not null,
+    series  varchar not null,
+    engine  varchar not null,
+    labels  varchar not null,
+    before  double,
+    after   double
+);
+comment on table counters is 'The engine''s raw counters before and after each window, one row a series.';
+
+create table captures (
+    deployment_id varchar not null,
+    capture       integer not null,
+    concurrency   integer not null,
+    prompt_id     varchar not null,
+    text          varchar not null,
+    finish_reason varchar
+);
+comment on table captures is 'Greedy outputs on the correctness prompts.';
+
+create table verdicts (
+    deployment_id varchar not null,
+    cell_id       varchar,
+    gate          varchar not null,
+    outcome       varchar not null,
+    observed      varchar not null,
+    required      varchar not null,
+    advice        varchar not null,
+    judged_by     varchar not null
+);
+comment on table verdicts is 'The outcome of every declared rule, on a deployment (cell_id null) or on a cell.';
+
+create table differences (
+    run_id     varchar not null,
+    block      integer not null,
+    arm        varchar not null,
+    fact       varchar not null,
+    baseline   varchar not null,
+    arm_value  varchar not null,
+    meaning    varchar not null,
+    controlled boolean not null
+);
+comment on table differences is 'Serving properties in which an arm differs from the baseline of its block, besides the method.';
+
+create table effects (
+    run_id        varchar not null,
+    arm           varchar not null,
+    role          varchar not null,
+    stratum       varchar not null,
+    sampling      varchar not null,
+    concurrency   integer not null,
+    metric        varchar not null,
+    blocks        integer not null,
+    estimate      double,
+    median        double,
+    low           double,
+    high          double,
+    interval_note varchar not null,
+    missing       varchar[] not null,
+    judged_by     varchar not null
+);
+comment on table effects is 'Arm / baseline over blocks, one row a cell and metric. Above 1 is more: good for throughput, bad for times.';
+comment on column effects.estimate is 'Geometric mean of the ratios of the blocks.';
+comment on column effects.low is 'Lower bound of the 95% Student t interval of log ratios over blocks; null under 3 blocks.';
+
+create table repeats (
+    run_id      varchar not null,
+    arm         varchar not null,
+    stratum     varchar not null,
+    sampling    varchar not null,
+    concurrency integer not null,
+    metric      varchar not null,
+    block       integer not null,
+    baseline    double not null,
+    arm_value   double not null,
+    ratio       double not null
+);
+comment on table repeats is 'The ratio of every block behind an effect.';
+
+create view runs as
+select
+    d.run_id, d.block, d.place, d.arm, d.method, d.role, d.attempt, d.status, d.ready_s,
+    c.stratum, c.sampling, c.concurrency, c.rejected, c.requests, c.successes,
+    c.output_throughput, c.ttft_p50_s, c.tpot_p50_s, c.acceptance_rate, c.acceptance_length,
+    c.tokens_per_step, e.simulated
+from cells c join deployments d using (deployment_id) join experiments e using (run_id);
+comment on view runs is 'Every measured cell with its deployment: the flat table to start from.';
+
+create view acceptance_positions as
+select
+    d.run_id, d.block, d.arm, c.stratum, c.sampling, c.concurrency, c.rejected,
+    unnest(range(1, len(c.acceptance_by_position) + 1)) as position,
+    unnest(c.acceptance_by_position) as rate
+from cells c join deployments d using (deployment_id)
+where c.acceptance_by_position is not null;
+comment on view acceptance_positions is 'Accepted at position i / drafts, one row a position (from 1).';
+
+create view speedups as
+select e.*, x.simulated
+from effects e join experiments x using (run_id)
+where e.metric = 'output_throughput';
+comment on view speedups is 'Throughput effects: above 1 the arm is faster than the baseline.';

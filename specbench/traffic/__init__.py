@@ -1,0 +1,1 @@
+"""Streaming load: requests, streams, closed loops, warm-up."""

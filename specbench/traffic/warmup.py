@@ -1,0 +1,54 @@
+"""Warm-up: waves of requests of the cell's shape until two of them agree, or a recorded bound."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import attrs
+
+from specbench.facts import RequestRow
+from specbench.traffic.drive import drive
+from specbench.traffic.requests import TimedRequest
+from specbench.units import seconds
+
+AGREEMENT = 0.10
+MOST_WAVES = 4
+
+
+@attrs.frozen(kw_only=True)
+class WarmUp:
+    """What the warm-up of a cell did."""
+
+    wave_tokens_per_s: tuple[float, ...]
+    agreed: bool
+    """Whether the last two waves differ by less than 10%."""
+
+
+async def warm(
+    wave: Callable[[int], Sequence[TimedRequest]],
+    *,
+    base_url: str,
+    concurrency: int,
+    timeout_s: float,
+) -> WarmUp:
+    """Drive waves until two agree, four at most. `wave(n)` gives the requests of the n-th."""
+    rates: list[float] = []
+    while len(rates) < MOST_WAVES and not agree(rates):
+        window = await drive(
+            wave(len(rates)), base_url=base_url, concurrency=concurrency, timeout_s=timeout_s
+        )
+        rates.append(_rate(window.rows))
+    return WarmUp(wave_tokens_per_s=tuple(rates), agreed=agree(rates))
+
+
+def agree(rates: Sequence[float]) -> bool:
+    """Tell whether the last two rates differ by less than 10% of the larger."""
+    if len(rates) < 2:  # noqa: PLR2004 - two are compared
+        return False
+    low, high = sorted(rates[-2:])
+    return high > 0 and (high - low) / high < AGREEMENT
+
+
+def _rate(rows: Sequence[RequestRow]) -> float:
+    span_s = seconds(max(row.ended_ns for row in rows) - min(row.sent_ns for row in rows))
+    return sum(row.completion_tokens or 0 for row in rows) / span_s if span_s else 0.0

@@ -1,0 +1,1 @@
+"""Prompt files: reading, checking, digests."""
