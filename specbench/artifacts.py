@@ -29,7 +29,7 @@ import pyarrow.parquet as pq
 
 from specbench.errors import StoreError
 from specbench.experiment.read import ReadExperiment
-from specbench.facts import Audit, JournalEntry, Output, RequestRow, Window
+from specbench.facts import Audit, JournalEntry, RequestRow, Window
 
 Status = Literal["complete", "rejected", "failed", "interrupted"]
 
@@ -208,11 +208,20 @@ class AttemptFolder:
         draft.rename(final)
         return CellFolder(final)
 
-    def write_capture(self, number: int, rows: Sequence[tuple[int, Output]]) -> None:
-        """Write one capture: a line for each prompt at each concurrency."""
+    def write_capture(self, number: int, windows: Sequence[Window]) -> None:
+        """Write one capture: a line for each prompt at each concurrency, failed ones too."""
         lines = [
-            json.dumps({"concurrency": concurrency, **attrs.asdict(output)}, ensure_ascii=False)
-            for concurrency, output in rows
+            json.dumps(
+                {
+                    "concurrency": window.concurrency,
+                    "status": row.status,
+                    "error": row.error,
+                    **attrs.asdict(output),
+                },
+                ensure_ascii=False,
+            )
+            for window in windows
+            for row, output in zip(window.rows, window.outputs, strict=True)
         ]
         write_text(self.path / f"capture-{number}.jsonl", "\n".join(lines) + "\n")
 
@@ -283,7 +292,7 @@ def opened_run(runs: Path, name: str, digest: str) -> Iterator[RunFolder]:
     Raises:
         StoreError: It cannot be written, or another specbench works in it.
     """
-    path = runs / f"{name}-{digest}"
+    path = runs.absolute() / f"{name}-{digest}"
     try:
         path.mkdir(parents=True, exist_ok=True)
         journal = (path / "journal.jsonl").open("a")

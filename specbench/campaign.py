@@ -8,6 +8,7 @@ from __future__ import annotations
 import time
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from functools import partial
 from typing import Any
 
 import attrs
@@ -16,7 +17,7 @@ import specbench
 from specbench.artifacts import AttemptFolder, RunFolder, Status, resolve, scrubbed, write_json
 from specbench.errors import DeploymentError
 from specbench.experiment.model import Sampling
-from specbench.facts import JournalEntry, Output, RequestRow
+from specbench.facts import JournalEntry, RequestRow, Window
 from specbench.judge import effective
 from specbench.judge.cells import same_prompts
 from specbench.judge.window import Judged, judge_window
@@ -47,9 +48,7 @@ def prepare(planned: Plan, folder: RunFolder) -> None:
                 "engine_version": experiment.target.version,
                 "target": provenance.checkpoint(experiment.target.model),
                 "assets": {
-                    path: provenance.checkpoint(path)
-                    for arm in planned.arms
-                    for path in arm.assets
+                    path: provenance.checkpoint(path) for arm in planned.arms for path in arm.assets
                 },
                 "workloads": resolve(planned.read)["workloads"],
             },
@@ -74,7 +73,9 @@ def plan_facts(planned: Plan) -> dict[str, Any]:
                 }
                 for deployment in planned.deployments
             ],
-            "prompts": {stratum: len(planned.read.prompts(stratum)) for stratum in planned.read.strata()},
+            "prompts": {
+                stratum: len(planned.read.prompts(stratum)) for stratum in planned.read.strata()
+            },
             "notes": planned.notes,
         }
     )
@@ -93,9 +94,7 @@ async def walk(planned: Plan, folder: RunFolder, listen: Listener, on_row: OnRow
 class _Walk:
     """The walk's context: where evidence goes and who is told."""
 
-    def __init__(
-        self, planned: Plan, folder: RunFolder, listen: Listener, on_row: OnRow
-    ) -> None:
+    def __init__(self, planned: Plan, folder: RunFolder, listen: Listener, on_row: OnRow) -> None:
         self._plan = planned
         self._folder = folder
         self._listen = listen
@@ -190,17 +189,19 @@ class _Walk:
             return
         for number in range(1, asked.captures + 1):
             prompts = shuffled(workload.prompts, self._seed + number)
-            outputs: list[tuple[int, Output]] = []
+            windows: list[Window] = []
             for concurrency in asked.concurrency:
                 salt = f"{self._salt(attempt)}/capture-{number}-c{concurrency}"
-                window = await drive(
-                    measured(prompts, len(prompts), self._wording(server, GREEDY, salt)),
-                    base_url=server.base_url,
-                    concurrency=min(concurrency, len(prompts)),
-                    timeout_s=self._closed.request_timeout_s,
+                requests = measured(prompts, len(prompts), self._wording(server, GREEDY, salt))
+                windows.append(
+                    await drive(
+                        requests,
+                        base_url=server.base_url,
+                        concurrency=concurrency,
+                        timeout_s=self._closed.request_timeout_s,
+                    )
                 )
-                outputs += [(concurrency, output) for output in window.outputs]
-            attempt.write_capture(number, outputs)
+            attempt.write_capture(number, windows)
 
     async def _measure(
         self,
@@ -215,19 +216,21 @@ class _Walk:
         wording = self._wording(server, cell.sampling, salt)
         url, names = server.base_url + self._plan.engine.metrics_path, self._plan.engine.counters()
         where = (attempt.path.name, cell.name)
-        common = {"base_url": server.base_url, "concurrency": cell.concurrency}
-        timeout_s = self._closed.request_timeout_s
+        paced = partial(
+            drive,
+            base_url=server.base_url,
+            concurrency=cell.concurrency,
+            timeout_s=self._closed.request_timeout_s,
+        )
         with self._phase("warm", *where):
             wave = max(self._closed.warmup, 2 * cell.concurrency)
             spoken = attrs.evolve(wording, salt=f"{salt}/warm")
-            warmed = await warm(
-                lambda number: warming(prompts, wave, number, spoken), **common, timeout_s=timeout_s
-            )
+            warmed = await warm(lambda number: paced(warming(prompts, wave, number, spoken)))
         requests = measured(prompts, cell.requests, wording)
         with self._phase("settle", *where):
             before, settled_before = await metrics.settled(url, names)
         with self._phase("drive", *where, requests=cell.requests, concurrency=cell.concurrency):
-            window = await drive(requests, **common, timeout_s=timeout_s, on_row=self._on_row)
+            window = await paced(requests, on_row=self._on_row)
         with self._phase("settle", *where):
             after, settled_after = await metrics.settled(url, names)
         settled = settled_before and settled_after
@@ -284,7 +287,11 @@ class _Walk:
 
     def _failure(self, attempt: AttemptFolder, error: DeploymentError) -> dict[str, Any]:
         """Give why a deployment failed: our own view, and the cause that its log states."""
-        log = attempt.log.read_text(encoding="utf-8", errors="replace") if attempt.log.exists() else ""
+        log = (
+            attempt.log.read_text(encoding="utf-8", errors="replace")
+            if attempt.log.exists()
+            else ""
+        )
         cause = self._plan.engine.cause(log)
         return {
             "reason": f"{error.message}. Cause: {cause.line}",
@@ -292,9 +299,7 @@ class _Walk:
             "cause": attrs.asdict(cause),
         }
 
-    def note(
-        self, phase: str, deployment: str, detail: Mapping[str, Any], cell: str = ""
-    ) -> None:
+    def note(self, phase: str, deployment: str, detail: Mapping[str, Any], cell: str = "") -> None:
         """Write one remark into the journal."""
         self._tell(phase, "note", deployment, cell, detail)
 

@@ -51,7 +51,6 @@ def spec_argument(command: Command) -> Command:
     return click.argument("spec", type=click.Path(path_type=Path))(command)
 
 
-
 def _show_version(context: click.Context, _: click.Parameter, value: bool) -> None:
     if value:
         import specbench

@@ -158,7 +158,7 @@ class Cause:
     """Why a server did not come up or went down, read from its log."""
 
     kind: str
-    """out_of_memory, missing_model, bad_flag, refused_configuration, port_in_use, crash, unknown."""
+    """One word, such as out_of_memory, missing_model, bad_flag or refused_configuration."""
     line: str
     remedy: str
 

@@ -8,21 +8,20 @@ from __future__ import annotations
 import math
 import random
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Literal
 
 import attrs
 
 from specbench.engines import ENGINES
 from specbench.engines.contract import Engine
-from specbench.experiment.model import Arm, Sampling
+from specbench.experiment.model import REPEAT_SUFFIX, Arm, Sampling
 from specbench.experiment.read import ReadExperiment
 from specbench.methods import Command, Confound, Counting, Expected, Method
 
 Role = Literal["baseline", "noise_floor", "arm"]
 LEAST_REQUESTS = 64
 REQUESTS_PER_STREAM = 10
-REPEAT_SUFFIX = "-repeat"
 
 
 @attrs.frozen(kw_only=True)
@@ -101,7 +100,7 @@ def plan(
     experiment = read.experiment
     engine = ENGINES[experiment.target.engine]
     target = experiment.target
-    notes = []
+    notes: list[str] = []
     if target.version is None and engine_version is not None:
         target = attrs.evolve(target, version=engine_version)
     elif target.version is None and not engine.simulated:
@@ -110,7 +109,7 @@ def plan(
             "newest that this specbench knows"
         )
     read = attrs.evolve(read, experiment=attrs.evolve(experiment, target=target))
-    arms = _planned_arms(read, engine, methods)
+    arms = tuple(_planned_arms(read, engine, methods))
     cells = _cells(read)
     order = _orders(len(arms), experiment.design.order, experiment.design.seed)
     deployments = [
@@ -165,14 +164,12 @@ def williams_square(size: int) -> list[list[int]]:
 
     `size` rows for an even size, twice as many for an odd one (Williams 1949).
     """
-    first = [0]
-    for step in range(1, size):
-        first.append((step + 1) // 2 if step % 2 else size - step // 2)
+    first = [0] + [(n + 1) // 2 if n % 2 else size - n // 2 for n in range(1, size)]
     rows = [[(item + shift) % size for item in first] for shift in range(size)]
     return rows + [row[::-1] for row in rows] if size % 2 else rows
 
 
-def _orders(size: int, kind: str, seed: int) -> Any:
+def _orders(size: int, kind: str, seed: int) -> Callable[[int], list[int]]:
     """Give the function from a block's number to the order of its arms."""
     if kind == "random":
         return lambda block: _rng(seed, "order", block).sample(range(size), size)
@@ -198,9 +195,7 @@ def _cells(read: ReadExperiment) -> tuple[PlannedCell, ...]:
     )
 
 
-def _permuted(
-    cells: Sequence[PlannedCell], seed: int, block: int
-) -> tuple[PlannedCell, ...]:
+def _permuted(cells: Sequence[PlannedCell], seed: int, block: int) -> tuple[PlannedCell, ...]:
     return tuple(_rng(seed, "cells", block).sample(list(cells), len(cells)))
 
 
@@ -210,27 +205,28 @@ def _rng(*parts: object) -> random.Random:
 
 def _planned_arms(
     read: ReadExperiment, engine: Engine, methods: Mapping[str, Method[Any]]
-) -> tuple[PlannedArm, ...]:
+) -> Iterator[PlannedArm]:
+    """Give every arm, and the baseline's repeat right after it where there is a noise floor."""
     experiment = read.experiment
-    python = experiment.launcher.python or sys.executable
-    arms = []
     for arm in experiment.arms:
-        method = methods[arm.method]
-        target = experiment.target
-        planned = PlannedArm(
-            name=arm.name,
-            role="baseline" if arm is experiment.baseline() else "arm",
-            arm=arm,
-            command=engine.command(target, method.launch(arm.options, target), python),
-            expected=method.expected(arm.options, target),
-            counting=method.counting(arm.options, target),
-            confounds=method.confounds(arm.options, target),
-            caveats=method.caveats(arm.options),
-            assets=method.assets(arm.options),
-        )
-        arms.append(planned)
+        planned = _planned_arm(read, engine, arm, methods[arm.method])
+        yield planned
         if planned.role == "baseline" and experiment.design.noise_floor:
-            arms.append(
-                attrs.evolve(planned, name=f"{arm.name}{REPEAT_SUFFIX}", role="noise_floor")
-            )
-    return tuple(arms)
+            yield attrs.evolve(planned, name=f"{arm.name}{REPEAT_SUFFIX}", role="noise_floor")
+
+
+def _planned_arm(read: ReadExperiment, engine: Engine, arm: Arm, method: Method[Any]) -> PlannedArm:
+    experiment = read.experiment
+    options, target = arm.options, experiment.target
+    python = experiment.launcher.python or sys.executable
+    return PlannedArm(
+        name=arm.name,
+        role="baseline" if arm is experiment.baseline() else "arm",
+        arm=arm,
+        command=engine.command(target, method.launch(options, target), python),
+        expected=method.expected(options, target),
+        counting=method.counting(options, target),
+        confounds=method.confounds(options, target),
+        caveats=method.caveats(options),
+        assets=method.assets(options),
+    )

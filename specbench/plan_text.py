@@ -38,7 +38,9 @@ def _lines(planned: Plan) -> Iterator[str]:
 
 
 def _command_lines(arm: PlannedArm) -> Iterator[str]:
-    yield f"  {arm.name}" + (" (the baseline again: noise floor)" if arm.role == "noise_floor" else "")
+    yield f"  {arm.name}" + (
+        " (the baseline again: noise floor)" if arm.role == "noise_floor" else ""
+    )
     environment = " ".join(
         f"{name}={shlex.quote(value)}" for name, value in arm.command.environment.items()
     )

@@ -76,7 +76,9 @@ def _methods_of(point: EntryPoint) -> list[LoadedMethod]:
             f"mend or uninstall it, or name the plugins to load in {RESTRICTION}",
         ) from error
     if not host.hook.specbench_methods.get_hookimpls():
-        raise PluginError(f"{label} implements no hook", "define specbench_methods() with @hookimpl")
+        raise PluginError(
+            f"{label} implements no hook", "define specbench_methods() with @hookimpl"
+        )
     return [_checked(method, label, point) for method in given]
 
 
@@ -89,9 +91,7 @@ def _checked(method: object, label: str, point: EntryPoint) -> LoadedMethod:
         raise PluginError(
             f"{label} gave {type(method).__name__}, which lacks a name or an attrs options class"
         )
-    return LoadedMethod(
-        method=method, distribution=_distribution(point), version=_version(point)
-    )
+    return LoadedMethod(method=method, distribution=_distribution(point), version=_version(point))
 
 
 def _distribution(point: EntryPoint) -> str:

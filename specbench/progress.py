@@ -37,7 +37,6 @@ class Progress:
         self._doing = ""
         self._tokens = 0
         self._drive_started_s = 0.0
-        self._live: Live | None = None
 
     @contextmanager
     def shown(self) -> Iterator[None]:
@@ -45,11 +44,13 @@ class Progress:
         if not self._console.is_terminal:
             yield
             return
-        with Live(console=self._console, refresh_per_second=4, transient=True) as live:
-            self._live = live
-            live.get_renderable = self._line
+        with Live(
+            console=self._console,
+            refresh_per_second=4,
+            transient=True,
+            get_renderable=self._line,
+        ):
             yield
-        self._live = None
 
     def listen(self, entry: JournalEntry) -> None:
         """Take one journal entry in."""

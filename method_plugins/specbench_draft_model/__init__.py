@@ -21,9 +21,7 @@ class DraftModelOptions:
     """Which model drafts, and how much."""
 
     model: str = attrs.field(metadata=said("Absolute path or hub id of the draft.", minLength=1))
-    num_speculative_tokens: int = attrs.field(
-        metadata=said("Tokens drafted at once.", minimum=1)
-    )
+    num_speculative_tokens: int = attrs.field(metadata=said("Tokens drafted at once.", minimum=1))
     draft_tensor_parallel: int | None = attrs.field(
         default=None,
         metadata=said("Accelerators of the draft. The target's when left out.", minimum=1),

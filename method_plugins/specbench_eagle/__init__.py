@@ -16,9 +16,7 @@ class EagleOptions:
     """Which head drafts, and how much."""
 
     model: str = attrs.field(metadata=said("Absolute path or hub id of the head.", minLength=1))
-    num_speculative_tokens: int = attrs.field(
-        metadata=said("Tokens drafted at once.", minimum=1)
-    )
+    num_speculative_tokens: int = attrs.field(metadata=said("Tokens drafted at once.", minimum=1))
     head: Literal["eagle", "eagle3"] = attrs.field(
         default="eagle3", metadata=said("Generation of the head; EAGLE 3.1 is eagle3 to vLLM.")
     )

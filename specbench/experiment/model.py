@@ -12,6 +12,8 @@ from typing import Any, Literal
 import attrs
 
 NAME_PATTERN = r"^[a-z0-9._-]+$"
+REPEAT_SUFFIX = "-repeat"
+"""Ends the name of the baseline's repeat, which the plan derives for the noise floor."""
 
 Flag = str | int | float | bool | tuple[str | int | float, ...]
 
@@ -96,7 +98,8 @@ class Sampling:
 
     name: str = attrs.field(metadata=said("Name in cells and charts.", pattern=NAME_PATTERN))
     temperature: float = attrs.field(
-        default=0.0, metadata=said("0 is greedy. Always sent, never the server's default.", minimum=0)
+        default=0.0,
+        metadata=said("0 is greedy. Always sent, never the server's default.", minimum=0),
     )
     top_p: float | None = attrs.field(
         default=None, metadata=said("Nucleus size.", exclusiveMinimum=0, maximum=1)

@@ -5,24 +5,22 @@ All problems of a stage are reported at once, each `file:line: path: what is wro
 
 from __future__ import annotations
 
-import difflib
 import os
 import re
-from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 import attrs
 import cattrs
-import jsonschema
 
-from specbench.engines import ENGINES
 from specbench.errors import ExperimentError, Problem
-from specbench.experiment.model import NAME_PATTERN, Arm, Experiment, Flag, LocalLauncher, Prompt
+from specbench.experiment.model import Arm, Experiment, Flag, Prompt
+from specbench.experiment.rules import Placed, rule_problems, stratum_problems
 from specbench.experiment.schema import experiment_schema
+from specbench.experiment.schema_errors import schema_problems
 from specbench.experiment.sweep import unfold
-from specbench.experiment.yaml_text import Document, Path as ValuePath, parse
+from specbench.experiment.yaml_text import Document, ValuePath, parse
 from specbench.methods import Method
 from specbench.workloads.read import WorkloadContent, read_workload
 
@@ -66,28 +64,27 @@ def read_experiment(path: Path, methods: Mapping[str, Method[Any]]) -> ReadExper
     """
     text = _text(path)
     document = parse(text)
-    _stop([_at(path, line, problem) for line, problem in document.problems])
+    refuse = _Refusal(path, document)
+    refuse.lines(document.problems)
     unset: set[str] = set()
     value = _substituted(document.value, unset)
-    _stop(list(_schema_problems(path, document, value, methods)))
-    arms, problems = _arms(path, document, value, methods)
-    _stop(problems)
+    refuse(schema_problems(experiment_schema(methods), value))
+    arms, wrong = _arms(value["arms"], methods)
+    refuse(wrong)
     experiment: Experiment = converter().structure(value | {"arms": []}, Experiment)
     experiment = attrs.evolve(experiment, arms=tuple(arms))
-    problems = [
-        _at(path, document.line(at), problem, at) for at, problem in _rule_problems(experiment, methods)
-    ]
-    workloads, workload_problems = _workloads(path, document, experiment)
-    _stop(problems + workload_problems)
+    contents, wrong = _contents(path.parent, experiment)
+    refuse([*rule_problems(experiment, methods), *wrong])
     read = ReadExperiment(
         experiment=experiment,
         path=path,
         text=text,
-        workloads=tuple(workloads[: len(experiment.workloads)]),
-        correctness=workloads[-1] if experiment.correctness else None,
+        workloads=tuple(contents[: len(experiment.workloads)]),
+        correctness=contents[-1] if experiment.correctness else None,
         unset=tuple(sorted(unset)),
     )
-    _stop([_at(path, document.line(at), problem, at) for at, problem in _load_problems(read)])
+    sizes = {stratum: len(read.prompts(stratum)) for stratum in read.strata()}
+    refuse(stratum_problems(experiment.load.closed, sizes))
     return read
 
 
@@ -97,16 +94,18 @@ def require_here(read: ReadExperiment) -> None:
     Raises:
         ExperimentError: An environment variable is unset, or the interpreter is missing.
     """
+    where = str(read.path)
     problems = [
-        Problem(f"environment variable {name} is not set", f"export {name}=...", str(read.path))
+        Problem(f"environment variable {name} is not set", f"export {name}=...", where)
         for name in read.unset
     ]
     python = read.experiment.launcher.python
-    if python and not read.unset and not os.access(python, os.X_OK):
+    if python and not problems and not os.access(python, os.X_OK):
         problems.append(
-            Problem(f"the interpreter {python!r} cannot be run", "mend launcher.python", str(read.path))
+            Problem(f"the interpreter {python!r} cannot be run", "mend launcher.python", where)
         )
-    _stop(problems)
+    if problems:
+        raise ExperimentError(problems)
 
 
 def converter() -> cattrs.Converter:
@@ -118,6 +117,34 @@ def converter() -> cattrs.Converter:
 
     result.register_structure_hook_func(lambda hint: hint == Flag, flag)
     return result
+
+
+class _Refusal:
+    """Puts file and line before problems, and raises when there are any."""
+
+    def __init__(self, path: Path, document: Document) -> None:
+        self._path = path
+        self._document = document
+
+    def lines(self, found: Iterable[tuple[int, Problem]]) -> None:
+        """Refuse problems whose line is known."""
+        self._raise([attrs.evolve(p, where=f"{self._path}:{line}") for line, p in found])
+
+    def __call__(self, found: Iterable[Placed]) -> None:
+        """Refuse problems whose place in the document is known, in its order."""
+        ordered = sorted(found, key=lambda item: self._document.line(item[0]))
+        self._raise([self._placed(at, problem) for at, problem in ordered])
+
+    def _placed(self, at: ValuePath, problem: Problem) -> Problem:
+        if problem.where:
+            return problem
+        dotted = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in at)
+        line = f"{self._path}:{self._document.line(at)}"
+        return attrs.evolve(problem, where=f"{line}: {dotted.lstrip('.')}" if at else line)
+
+    def _raise(self, problems: list[Problem]) -> None:
+        if problems:
+            raise ExperimentError(list(dict.fromkeys(problems)))
 
 
 def _text(path: Path) -> str:
@@ -138,140 +165,31 @@ def _substituted(value: Any, unset: set[str]) -> Any:
         return [_substituted(item, unset) for item in value]
     if not isinstance(value, str):
         return value
-
-    def fill(match: re.Match[str]) -> str:
-        if match[1] not in os.environ:
-            unset.add(match[1])
-        return os.environ.get(match[1], match[0])
-
-    return _VARIABLE.sub(fill, value)
-
-
-def _schema_problems(
-    path: Path, document: Document, value: Any, methods: Mapping[str, Method[Any]]
-) -> Iterator[Problem]:
-    validator = jsonschema.Draft202012Validator(experiment_schema(methods))
-    for error in sorted(validator.iter_errors(value), key=lambda e: document.line(tuple(e.path))):
-        for leaf in _leaves(error):
-            at = tuple(leaf.absolute_path)
-            message, hint, key = _said(leaf)
-            line = document.line((*at, key) if key else at)
-            yield _at(path, line, Problem(message, hint), at)
-
-
-def _leaves(error: jsonschema.ValidationError) -> Iterator[jsonschema.ValidationError]:
-    if not error.context:
-        yield error
-    for inner in error.context or ():
-        yield from _leaves(inner)
-
-
-def _said(error: jsonschema.ValidationError) -> tuple[str, str, str]:
-    """Give message, hint and the offending key of a schema error."""
-    if error.validator == "additionalProperties" and isinstance(error.instance, dict):
-        known = list(error.schema.get("properties", {}))
-        unknown = next(key for key in error.instance if key not in known)
-        near = difflib.get_close_matches(unknown, known, n=1)
-        hint = f"did you mean {near[0]!r}?" if near else f"known here: {', '.join(known)}"
-        return f"unknown key {unknown!r}", hint, unknown
-    if error.validator == "enum":
-        allowed = [str(word) for word in error.validator_value]
-        near = difflib.get_close_matches(str(error.instance), allowed, n=1)
-        hint = f"did you mean {near[0]!r}?" if near else f"one of: {', '.join(allowed)}"
-        return f"{error.instance!r} is not known", hint, ""
-    if error.validator == "required":
-        return error.message.replace("is a required property", "is missing"), "", ""
-    return error.message, str(error.schema.get("description", "")), ""
+    unset |= {name for name in _VARIABLE.findall(value) if name not in os.environ}
+    return _VARIABLE.sub(lambda match: os.environ.get(match[1], match[0]), value)
 
 
 def _arms(
-    path: Path, document: Document, value: Any, methods: Mapping[str, Method[Any]]
-) -> tuple[list[Arm], list[Problem]]:
+    entries: list[dict[str, Any]], methods: Mapping[str, Method[Any]]
+) -> tuple[list[Arm], list[Placed]]:
+    """Unfold the written arms and structure their options."""
     arms: list[Arm] = []
-    problems: list[Problem] = []
+    problems: list[Placed] = []
     structure = converter().structure
-    for place, entry in enumerate(value["arms"]):
-        method = methods[entry["method"]]
-        entries, wrong = unfold(entry, method.options)
-        for unfolded in entries:
-            keys = {key: item for key, item in unfolded.items() if key not in ("name", "method")}
+    for place, entry in enumerate(entries):
+        options = methods[entry["method"]].options
+        unfolded, wrong = unfold(entry, options)
+        problems += [(("arms", place), problem) for problem in wrong]
+        for single in unfolded:
+            own = {key: item for key, item in single.items() if key not in ("name", "method")}
             arms.append(
-                Arm(
-                    name=unfolded["name"],
-                    method=unfolded["method"],
-                    options=structure(keys, method.options),
-                )
+                Arm(name=single["name"], method=single["method"], options=structure(own, options))
             )
-        at = ("arms", place)
-        problems += [_at(path, document.line(at), problem, at) for problem in wrong]
     return arms, problems
 
 
-def _rule_problems(
-    experiment: Experiment, methods: Mapping[str, Method[Any]]
-) -> Iterator[tuple[ValuePath, Problem]]:
-    """Rules across objects."""
-    target = experiment.target
-    if target.engine not in ENGINES:
-        yield ("target", "engine"), Problem(
-            f"engine {target.engine!r} is not known", f"one of: {', '.join(ENGINES)}"
-        )
-        return
-    engine = ENGINES[target.engine]
-    baselines = [arm.name for arm in experiment.arms if arm.method == "baseline"]
-    if len(baselines) != 1:
-        yield ("arms",), Problem(
-            f"{len(baselines)} arms have method baseline",
-            "write exactly one; the plan derives its repeats",
-        )
-    for name, count in Counter(arm.name for arm in experiment.arms).items():
-        if count > 1:
-            yield ("arms",), Problem(f"{count} arms are named {name!r}", "name every arm once")
-    for arm in experiment.arms:
-        if not re.match(NAME_PATTERN, arm.name):
-            yield ("arms",), Problem(
-                f"arm name {arm.name!r} is no folder name", "use a-z, 0-9, '.', '_' and '-'"
-            )
-        method = methods[arm.method]
-        problems = (
-            *method.check(arm.options, target),
-            *engine.check(target, method.launch(arm.options, target)),
-        )
-        for problem in problems:
-            yield ("arms",), attrs.evolve(problem, message=f"arm {arm.name!r}: {problem.message}")
-    for name, count in Counter(sampling.name for sampling in experiment.sampling).items():
-        if count > 1:
-            yield ("sampling",), Problem(f"{count} samplings are named {name!r}")
-    asked = set(experiment.load.closed.concurrency)
-    for concurrency in experiment.load.closed.requests:
-        if concurrency not in asked:
-            yield ("load", "closed", "requests"), Problem(
-                f"requests are given for concurrency {concurrency}, which is no load point"
-            )
-    if any(concurrency < 1 for concurrency in asked):
-        yield ("load", "closed", "concurrency"), Problem("a concurrency is below 1")
-
-
-def _load_problems(read: ReadExperiment) -> Iterator[tuple[ValuePath, Problem]]:
-    closed = read.experiment.load.closed
-    for stratum in read.strata():
-        size = len(read.prompts(stratum))
-        for concurrency, asked in closed.requests.items():
-            if asked > size and asked % size and not closed.repeat:
-                yield ("load", "closed", "requests"), Problem(
-                    f"{asked} requests at concurrency {concurrency} are no whole passes over the "
-                    f"{size} prompts of stratum {stratum!r}",
-                    f"write a multiple of {size}, or repeat: true",
-                )
-            if asked < concurrency:
-                yield ("load", "closed", "requests"), Problem(
-                    f"{asked} requests cannot keep {concurrency} in flight"
-                )
-
-
-def _workloads(
-    path: Path, document: Document, experiment: Experiment
-) -> tuple[list[WorkloadContent], list[Problem]]:
+def _contents(folder: Path, experiment: Experiment) -> tuple[list[WorkloadContent], list[Placed]]:
+    """Read the workloads in their order, the one of the captures last."""
     named: list[tuple[ValuePath, str, str | None]] = [
         (("workloads", place), workload.path, workload.sha256)
         for place, workload in enumerate(experiment.workloads)
@@ -279,41 +197,16 @@ def _workloads(
     if experiment.correctness:
         named.append((("correctness", "workload"), experiment.correctness.workload, None))
     contents: list[WorkloadContent] = []
-    problems: list[Problem] = []
+    problems: list[Placed] = []
     for at, name, digest in named:
         try:
-            content = read_workload(path.parent / name)
+            content = read_workload(folder / name)
         except ExperimentError as error:
-            problems += [
-                _at(path, document.line(at), problem, at) if not problem.where else problem
-                for problem in error.problems
-            ]
+            problems += [(at, problem) for problem in error.problems]
             continue
-        if digest and digest != content.sha256:
-            problems.append(
-                _at(
-                    path,
-                    document.line(at),
-                    Problem(
-                        f"workload {name} has digest {content.sha256}, not {digest}",
-                        "its prompts changed: take the new digest, or the old file",
-                    ),
-                    at,
-                )
-            )
         contents.append(content)
+        if digest and digest != content.sha256:
+            said = f"workload {name} has digest {content.sha256}, not {digest}"
+            hint = "its prompts changed: take the new digest, or the old file"
+            problems.append((at, Problem(said, hint)))
     return contents, problems
-
-
-def _at(path: Path, line: int, problem: Problem, at: ValuePath = ()) -> Problem:
-    dotted = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in at)
-    where = f"{path}:{line}: {dotted.lstrip('.')}" if at else f"{path}:{line}"
-    return attrs.evolve(problem, where=where)
-
-
-def _stop(problems: list[Problem]) -> None:
-    if problems:
-        raise ExperimentError(list(dict.fromkeys(problems)))
-
-
-__all__ = ["LocalLauncher", "ReadExperiment", "converter", "read_experiment", "require_here"]

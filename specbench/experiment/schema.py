@@ -132,7 +132,9 @@ def _options_schema(tag: str, options: type) -> Schema:
         schema["properties"][option.name] = _swept(
             schema["properties"][option.name], listed=is_list_option(option, options)
         )
-        if any(attrs.has(part) for part in _alternatives(hints[option.name]) if isinstance(part, type)):
+        if any(
+            attrs.has(part) for part in _alternatives(hints[option.name]) if isinstance(part, type)
+        ):
             raise TypeError(f"option {option.name} of method {tag}: nested classes are not options")
     properties = {"name": True, "method": True, **schema["properties"]}
     return {**schema, "properties": properties}
@@ -140,7 +142,7 @@ def _options_schema(tag: str, options: type) -> Schema:
 
 def _swept(schema: Schema, *, listed: bool) -> Schema:
     """Widen an option's schema, so that it may also be swept."""
-    shown = {key: schema.pop(key) for key in ("description", "default") if key in schema}
+    shown: Schema = {key: schema.pop(key) for key in ("description", "default") if key in schema}
     names = schema.get("type", "string")
     several = list(names) if isinstance(names, list) else [names]
     if listed:
@@ -148,8 +150,12 @@ def _swept(schema: Schema, *, listed: bool) -> Schema:
         sweep = {"properties": {SWEEP: values}, "required": [SWEEP], "additionalProperties": False}
         return {**shown, **schema, "type": [*several, "object"], **sweep}
     if "enum" in schema:
-        return {**shown, "if": {"type": "array"}, "then": {"items": dict(schema), "minItems": 1},
-                "else": dict(schema)}
+        return {
+            **shown,
+            "if": {"type": "array"},
+            "then": {"items": dict(schema), "minItems": 1},
+            "else": dict(schema),
+        }
     return {**shown, **schema, "type": [*several, "array"], "items": dict(schema), "minItems": 1}
 
 

@@ -11,7 +11,7 @@ from ruamel.yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
 from specbench.errors import Problem
 
-Path = tuple[str | int, ...]
+ValuePath = tuple[str | int, ...]
 
 MOST_NODES = 10_000
 _CORE = "tag:yaml.org,2002:"
@@ -24,10 +24,10 @@ class Document:
     """A parsed document: plain values, and the line of every path in it."""
 
     value: Any
-    lines: dict[Path, int]
+    lines: dict[ValuePath, int]
     problems: tuple[tuple[int, Problem], ...]
 
-    def line(self, path: Path) -> int:
+    def line(self, path: ValuePath) -> int:
         """Give the line of a path, or of the nearest place above it that has one."""
         while path and path not in self.lines:
             path = path[:-1]
@@ -49,7 +49,11 @@ def parse(text: str) -> Document:
         what = str(error).strip().splitlines()[0]
         return Document(None, {}, ((1, Problem(f"no valid YAML: {what}")),))
     if node is None:
-        return Document(None, {}, ((1, Problem("the file is empty", "`specbench schema` shows what belongs in it")),))
+        return Document(
+            None,
+            {},
+            ((1, Problem("the file is empty", "`specbench schema` shows what belongs in it")),),
+        )
     walk = _Walk(yaml)
     value = walk.value(node, ())
     return Document(value, walk.lines, tuple(walk.problems))
@@ -59,12 +63,12 @@ class _Walk:
     """Unfolds nodes into plain values, noting lines and what must be refused."""
 
     def __init__(self, yaml: YAML) -> None:
-        self.lines: dict[Path, int] = {}
+        self.lines: dict[ValuePath, int] = {}
         self.problems: list[tuple[int, Problem]] = []
         self._yaml = yaml
         self._count = 0
 
-    def value(self, node: Node, path: Path) -> Any:
+    def value(self, node: Node, path: ValuePath) -> Any:
         line = node.start_mark.line + 1
         self.lines[path] = line
         self._count += 1
@@ -78,7 +82,7 @@ class _Walk:
             return [self.value(item, (*path, place)) for place, item in enumerate(node.value)]
         return self._scalar(node, line)
 
-    def _mapping(self, node: MappingNode, path: Path) -> dict[str, Any]:
+    def _mapping(self, node: MappingNode, path: ValuePath) -> dict[str, Any]:
         result: dict[str, Any] = {}
         for key_node, item in node.value:
             line = key_node.start_mark.line + 1

@@ -63,7 +63,9 @@ def summarise(rows: Sequence[RequestRow], concurrency: int) -> CellSummary:
     first_ns = min(row.sent_ns for row in rows)
     ends = [row.last_payload_ns for row in good if row.last_payload_ns is not None]
     duration_s = seconds(max(ends) - first_ns) if ends else 0.0
-    ttft, tpot, e2e = ([v for r in good if (v := f(r)) is not None] for f in (ttft_s, tpot_s, e2e_s))
+    ttft, tpot, e2e = (
+        [v for r in good if (v := f(r)) is not None] for f in (ttft_s, tpot_s, e2e_s)
+    )
     events = sum(len(row.event_ns) for row in good)
     return CellSummary(
         requests=len(rows),
@@ -170,4 +172,3 @@ def _failures(rows: Sequence[RequestRow]) -> str:
     if not failed:
         return ""
     return f"{len(failed)} failed, first: {failed[0].status}: {failed[0].error}"
-

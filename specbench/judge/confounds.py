@@ -12,9 +12,7 @@ OWN_TO_SPECULATION = frozenset(
 )
 """Facts that differ because the method is another one: what is compared, not a confound."""
 
-MEASURED = frozenset(
-    ("load_s", "engine_start_s", "model_memory_gib", "kv_cache_memory_gib")
-)
+MEASURED = frozenset(("load_s", "engine_start_s", "model_memory_gib", "kv_cache_memory_gib"))
 """Facts that are readings, and vary between equal launches."""
 
 CONTROLLED = frozenset(
@@ -35,9 +33,7 @@ CONTROLLED = frozenset(
 UNEXPLAINED = "differs for a reason that the method does not name: direction unclear"
 
 
-def differences(
-    baseline: Audit, arm: Audit, named: Iterable[Confound]
-) -> tuple[Difference, ...]:
+def differences(baseline: Audit, arm: Audit, named: Iterable[Confound]) -> tuple[Difference, ...]:
     """Give every difference between two audits, controlled ones first.
 
     A fact that only one side states is a difference to `unknown`, except the token budget of
@@ -48,9 +44,7 @@ def differences(
     return tuple(sorted(found, key=lambda difference: (not difference.controlled, difference.fact)))
 
 
-def _differences(
-    baseline: Audit, arm: Audit, meanings: dict[str, str]
-) -> Iterator[Difference]:
+def _differences(baseline: Audit, arm: Audit, meanings: dict[str, str]) -> Iterator[Difference]:
     names = {fact.name for fact in (*baseline.facts, *arm.facts)}
     for name in sorted(names - OWN_TO_SPECULATION - MEASURED):
         ours, theirs = _stated(baseline, name), _stated(arm, name)

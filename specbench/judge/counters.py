@@ -213,9 +213,7 @@ def _rejections(
         )
 
 
-def _series(
-    snapshot: CounterSnapshot, name: str
-) -> Iterator[tuple[tuple[str, Labels], float]]:
+def _series(snapshot: CounterSnapshot, name: str) -> Iterator[tuple[tuple[str, Labels], float]]:
     return ((key, value) for key, value in snapshot.series.items() if key[0] == name)
 
 

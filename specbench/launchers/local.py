@@ -49,6 +49,8 @@ class Server:
 async def serving(command: Command, log: Path) -> AsyncIterator[Server]:
     """Start a server and end it, with its whole group, when the block is left.
 
+    `log` is an absolute path: the server runs in a scratch folder of its own.
+
     Raises:
         DeploymentError: The command itself cannot be started.
     """
@@ -59,7 +61,7 @@ async def serving(command: Command, log: Path) -> AsyncIterator[Server]:
         "argv": filled.argv,
         "environment": environment(filled),
         "cwd": str(scratch),
-        "log": str(log.absolute()),
+        "log": str(log),
         "grace_s": GRACE_S,
     }
     with log.open("ab") as errors:
@@ -123,7 +125,9 @@ async def _started(process: Process, order: dict[str, object]) -> int:
         answer = json.loads(await process.stdout.receive())
     except anyio.EndOfStream:
         argv = order["argv"]
-        raise DeploymentError(f"cannot start {argv}: see {order['log']}", kind="bad_command") from None
+        raise DeploymentError(
+            f"cannot start {argv}: see {order['log']}", kind="bad_command"
+        ) from None
     return int(answer["pid"])
 
 
@@ -146,7 +150,7 @@ async def _stop(process: Process, server: Server) -> None:
     await process.stdin.aclose()
     await server.ended.wait()
     with anyio.move_on_after(GRACE_S):
-        while not is_free(server.port):
+        while not is_free(server.port):  # noqa: ASYNC110 - a port tells nobody when it is free
             await anyio.sleep(0.02)
 
 

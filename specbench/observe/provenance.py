@@ -76,7 +76,9 @@ def checkpoint(path: str) -> dict[str, Any]:
         "local": True,
         "config": {name: _sha256(folder / name) for name in CONFIG_FILES},
         "tokenizer": {name: _sha256(folder / name) for name in TOKENIZER_FILES},
-        "weights": {item.name: item.stat().st_size for item in sorted(folder.glob("*.safetensors"))},
+        "weights": {
+            item.name: item.stat().st_size for item in sorted(folder.glob("*.safetensors"))
+        },
     }
 
 

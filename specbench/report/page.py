@@ -1,2 +1,137 @@
-def write_report(results, run_id, out, formats):
-    return [out]
+"""One self-contained HTML page, and its charts as pictures. Works offline."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from html import escape
+from importlib.resources import files
+from pathlib import Path
+from string import Template
+from typing import Any
+
+import vl_convert
+
+from specbench.errors import ExperimentError, Problem
+from specbench.report import tables
+from specbench.report.charts import SECTIONS, Figure, figures
+from specbench.report.content import Content, read_content
+from specbench.store.store import opened
+
+FORMATS = ("html", "png", "svg")
+PICTURE_WIDTH = 640
+PICTURE_SCALE = 2
+
+
+_EMBED = "window.vegaEmbed = vegaEmbed;"
+
+
+def write_report(
+    results: Path, run_id: str | None, out: Path, formats: Sequence[str]
+) -> list[Path]:
+    """Write a run's report and give the files.
+
+    Raises:
+        ExperimentError: A format is not known.
+        StoreError: There is no such index or run.
+    """
+    unknown = [name for name in formats if name not in FORMATS]
+    if unknown:
+        raise ExperimentError(
+            [Problem(f"no report format {unknown[0]!r}", f"one of: {', '.join(FORMATS)}")]
+        )
+    with opened(results) as connection:
+        content = read_content(connection, run_id)
+    drawn = figures(content)
+    out.mkdir(parents=True, exist_ok=True)
+    stem = content.experiment["run_id"]
+    written = []
+    if "html" in formats:
+        page = out / f"{stem}.html"
+        page.write_text(html_page(content, drawn), encoding="utf-8")
+        written.append(page)
+    for kind in [name for name in ("png", "svg") if name in formats]:
+        folder = out / stem
+        folder.mkdir(exist_ok=True)
+        for figure in drawn:
+            path = folder / f"{figure.name}.{kind}"
+            path.write_bytes(_picture(figure, kind, simulated=content.simulated))
+            written.append(path)
+    return written
+
+
+def html_page(content: Content, drawn: Sequence[Figure]) -> str:
+    """Give the page."""
+    specs = {f"chart-{figure.name}": figure.chart.to_dict() for figure in drawn}
+    template = Template(files("specbench.report").joinpath("template.html").read_text("utf-8"))
+    experiment = content.experiment
+    return template.substitute(
+        title=escape(f"{experiment['name']} - specbench"),
+        banner=_banner(content),
+        question=escape(experiment["question"]),
+        lead=escape(_lead(content)),
+        effects=tables.effects_table(content),
+        figures="".join(_sections(drawn)),
+        differences=tables.differences_table(content),
+        failures=tables.failures_table(content),
+        verdicts=tables.verdicts_table(content),
+        outputs=tables.outputs_table(content),
+        cells=tables.cells_table(content),
+        provenance=tables.provenance_table(content),
+        commands=tables.commands(content),
+        document=escape(experiment["document"]),
+        # A closing tag inside a script ends it, wherever it stands.
+        bundle=vl_convert.javascript_bundle(_EMBED).replace("</script", "<\\/script"),
+        charts=json.dumps(specs).replace("</", "<\\/"),
+    )
+
+
+def _banner(content: Content) -> str:
+    if not content.simulated:
+        return ""
+    return (
+        "<div class='banner'>SIMULATED: every number on this page comes from a cost model, "
+        "not from a model on hardware.</div>"
+    )
+
+
+def _lead(content: Content) -> str:
+    experiment = content.experiment
+    blocks = len({row["block"] for row in content.deployments})
+    arms = content.arms
+    mark = "SIMULATED. " if content.simulated else ""
+    return (
+        f"{mark}{experiment['stage'].capitalize()} of {len(arms)} arms ({', '.join(arms)}) on "
+        f"{experiment['model']} with {experiment['engine']} "
+        f"{experiment['engine_version'] or ''}: {len(content.deployments)} deployments in "
+        f"{blocks} blocks, {len(content.cells)} measured cells."
+    )
+
+
+def _sections(drawn: Sequence[Figure]) -> Iterator[str]:
+    for name, section in SECTIONS.items():
+        chosen = [figure for figure in drawn if figure.section == name]
+        if not chosen:
+            continue
+        yield f"<h2>{escape(section.title)}</h2><p class='about'>{escape(section.about)}</p>"
+        yield "<div class='grid'>"
+        for figure in chosen:
+            yield (
+                f"<figure><h3>{escape(figure.title)}</h3>"
+                f"<div id='chart-{escape(figure.name)}'></div></figure>"
+            )
+        yield "</div>"
+
+
+def _picture(figure: Figure, kind: str, *, simulated: bool) -> bytes:
+    """Give a chart as a picture with its title, and SIMULATED in it where due."""
+    mark = "SIMULATED: " if simulated else ""
+    title = f"{mark}{SECTIONS[figure.section].title}: {figure.title}"
+    spec: dict[str, Any] = figure.chart.to_dict() | {
+        "width": PICTURE_WIDTH,
+        "title": title,
+        "background": "white",
+    }
+    if kind == "svg":
+        return vl_convert.vegalite_to_svg(spec).encode()
+    return vl_convert.vegalite_to_png(spec, scale=PICTURE_SCALE)

@@ -119,13 +119,17 @@ def _ingest_run(connection: duckdb.DuckDBPyConnection, run: _Run) -> None:
             for capture in item.attempt.captures()
         ],
     )
-    store.insert(connection, "verdicts", [row for item in deployments for row in _verdict_rows(item)])
+    store.insert(
+        connection, "verdicts", [row for item in deployments for row in _verdict_rows(item)]
+    )
     differing = list(_difference_rows(run, deployments))
     store.insert(connection, "differences", differing)
     barred = {(row["block"], row["arm"]): row["fact"] for row in differing if row["controlled"]}
     found = effects(_points(deployments, barred))
     store.insert(connection, "effects", [_effect_row(run, effect) for effect in found])
-    store.insert(connection, "repeats", [row for effect in found for row in _repeat_rows(run, effect)])
+    store.insert(
+        connection, "repeats", [row for effect in found for row in _repeat_rows(run, effect)]
+    )
 
 
 def _deployments(run: _Run) -> Iterator[_Deployment]:
@@ -150,9 +154,7 @@ def _deployments(run: _Run) -> Iterator[_Deployment]:
         )
 
 
-def _cells(
-    run: _Run, attempt: AttemptFolder, arm: Row, expected: Expected
-) -> Iterator[_Cell]:
+def _cells(run: _Run, attempt: AttemptFolder, arm: Row, expected: Expected) -> Iterator[_Cell]:
     counting = cattrs.structure(arm["counting"], Counting) if arm["counting"] else None
     required = cattrs.structure(run.experiment["gates"], Gates)
     names = ENGINES[run.experiment["target"]["engine"]].counters()

@@ -41,10 +41,8 @@ def _table(rows: Rows) -> str:
         table.add_column(name, justify="right" if _is_number(value) else "left", overflow="fold")
     for row in rows:
         table.add_row(*(Text(_shown(value)) for value in row.values()))
-    console = Console(file=io.StringIO(), width=WIDEST, no_color=True)
-    console.print(table)
-    file = console.file
-    assert isinstance(file, io.StringIO)
+    file = io.StringIO()
+    Console(file=file, width=WIDEST, no_color=True).print(table)
     return "\n".join(line.rstrip() for line in file.getvalue().splitlines()) + "\n"
 
 

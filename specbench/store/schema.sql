@@ -152,6 +152,7 @@ create table captures (
     capture       integer not null,
     concurrency   integer not null,
     prompt_id     varchar not null,
+    status        varchar not null,
     text          varchar not null,
     finish_reason varchar
 );

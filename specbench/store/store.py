@@ -6,14 +6,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib.resources import files
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import duckdb
 
 from specbench.errors import StoreError
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 LAYOUT = 1
 
@@ -85,13 +82,11 @@ def insert(connection: duckdb.DuckDBPyConnection, table: str, values: list[dict[
     """Insert rows by column name, through Arrow: executemany is a thousand times slower."""
     if not values:
         return
-    import pyarrow
+    import pyarrow as pa
 
     described = connection.execute(f'describe "{table}"').fetchall()
     columns = [name for name, *_ in described]
-    batch: pa.Table = pyarrow.table(
-        {name: pyarrow.array([value.get(name) for value in values]) for name in columns}
-    )
+    batch = pa.table({name: pa.array([value.get(name) for value in values]) for name in columns})
     connection.register("batch", batch)
     casts = ", ".join(f'"{name}"::{kind}' for name, kind, *_ in described)
     connection.execute(f'insert into "{table}" select {casts} from batch')  # noqa: S608 - our own tables

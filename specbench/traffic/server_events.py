@@ -8,7 +8,7 @@ import msgspec
 
 
 class Delta(msgspec.Struct):
-    """What a chat event adds. vLLM names reasoning `reasoning_content` in 0.11, then `reasoning`."""
+    """What a chat event adds. Reasoning is `reasoning_content` in vLLM 0.11, `reasoning` later."""
 
     content: str | None = None
     reasoning: str | None = None
@@ -65,8 +65,8 @@ def decode(payload: bytes) -> Event:
 class EventSplitter:
     """Splits a body into the data of its events, however reads cut it.
 
-    Follows the event-stream format: lines end with LF, CR or CRLF; a blank line ends an event; lines
-    that start with a colon are comments; several data lines are joined by LF.
+    Follows the event-stream format: lines end with LF, CR or CRLF; a blank line ends an event;
+    lines that start with a colon are comments; several data lines are joined by LF.
     """
 
     def __init__(self) -> None:

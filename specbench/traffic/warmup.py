@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 
 import attrs
 
-from specbench.facts import RequestRow
-from specbench.traffic.drive import drive
-from specbench.traffic.requests import TimedRequest
+from specbench.facts import RequestRow, Window
 from specbench.units import seconds
 
 AGREEMENT = 0.10
@@ -24,20 +22,11 @@ class WarmUp:
     """Whether the last two waves differ by less than 10%."""
 
 
-async def warm(
-    wave: Callable[[int], Sequence[TimedRequest]],
-    *,
-    base_url: str,
-    concurrency: int,
-    timeout_s: float,
-) -> WarmUp:
-    """Drive waves until two agree, four at most. `wave(n)` gives the requests of the n-th."""
+async def warm(wave: Callable[[int], Awaitable[Window]]) -> WarmUp:
+    """Drive waves until two agree, four at most. `wave(n)` drives the n-th."""
     rates: list[float] = []
     while len(rates) < MOST_WAVES and not agree(rates):
-        window = await drive(
-            wave(len(rates)), base_url=base_url, concurrency=concurrency, timeout_s=timeout_s
-        )
-        rates.append(_rate(window.rows))
+        rates.append(_rate((await wave(len(rates))).rows))
     return WarmUp(wave_tokens_per_s=tuple(rates), agreed=agree(rates))
 
 

@@ -22,7 +22,9 @@ class SimulatedEngine(VllmEngine):
         unknown = [flag for flag in target.flags if flag not in KNOWN_FLAGS]
         depth = launch.speculation.get("num_speculative_tokens")
         problems = [
-            Problem(f"the simulated engine has no flag {flag!r}", f"one of: {', '.join(KNOWN_FLAGS)}")
+            Problem(
+                f"the simulated engine has no flag {flag!r}", f"one of: {', '.join(KNOWN_FLAGS)}"
+            )
             for flag in unknown
         ]
         if launch.speculation and not isinstance(depth, int):

@@ -64,7 +64,7 @@ class Player:
         self._count_gauges()
 
     async def play(self) -> None:
-        """Run steps for ever. A step's end is due at the end of the one before plus its duration."""
+        """Run steps for ever. A step ends when the one before it was due, plus its duration."""
         loop = asyncio.get_running_loop()
         while True:
             self._work.clear()
@@ -241,9 +241,7 @@ async def _events(
         player.cancel(sequence.request_id)
 
 
-async def _answer(
-    sequence: Sequence, queue: asyncio.Queue[Emission], player: Player
-) -> Response:
+async def _answer(sequence: Sequence, queue: asyncio.Queue[Emission], player: Player) -> Response:
     said = ""
     reason = None
     while reason is None:

@@ -6,13 +6,14 @@ import re
 
 from specbench.engines.simulated.speculation import uniform
 
-WORDS = (
+_VOCABULARY = (
     "a all an and are as at be before but by can cell each end every first for from gain given "
     "half has in is it its large less light line load long made may mean more most new no not of "
     "on one open or order other out over part plain read run same seen set small so step such "
     "than that the then there they this time to token true two under up use was way we when "
     "which while will with work you value result number point rate side text word list"
-).split()
+)
+WORDS = _VOCABULARY.split()
 
 _CODE = re.compile(r"```|\bdef \w+\(|\bclass \w+|\bimport \w+|\breturn\b")
 _TOKEN = re.compile(r"\w+|[^\w\s]")

@@ -144,7 +144,10 @@ def log_lines(served: Served) -> Iterator[str]:
         f"tensor_parallel_size={served.tensor_parallel}, enable_prefix_caching=False"
     )
     if not served.async_scheduling:
-        yield "Async scheduling not supported with ngram-based speculative decoding and will be disabled."
+        yield (
+            f"Async scheduling not supported with {served.drafting.method}-based speculative "
+            "decoding and will be disabled."
+        )
     yield (
         f"Simulated KV cache size: {served.kv_tokens:,} tokens, Maximum concurrency for "
         f"{served.max_model_len:,} tokens per request: "

