@@ -90,6 +90,10 @@ class WorkloadFile:
             pattern="^[0-9a-f]{64}$",
         ),
     )
+    max_tokens: int | None = attrs.field(
+        default=None,
+        metadata=said("Cap of every output, in tokens, instead of the prompts' own.", minimum=1),
+    )
 
 
 @attrs.frozen(kw_only=True)

@@ -15,14 +15,14 @@ import attrs
 import cattrs
 
 from specbench.errors import ExperimentError, Problem
-from specbench.experiment.model import Arm, Experiment, Flag, Prompt
+from specbench.experiment.model import Arm, Experiment, Flag, Prompt, WorkloadFile
 from specbench.experiment.rules import Placed, rule_problems, stratum_problems
 from specbench.experiment.schema import experiment_schema
 from specbench.experiment.schema_errors import schema_problems
 from specbench.experiment.sweep import unfold
 from specbench.experiment.yaml_text import Document, ValuePath, parse
 from specbench.methods import Method
-from specbench.workloads.read import WorkloadContent, read_workload
+from specbench.workloads.read import WorkloadContent, digest, read_workload
 
 _VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
 
@@ -69,17 +69,18 @@ def read_experiment(path: Path, methods: Mapping[str, Method[Any]]) -> ReadExper
     unset: set[str] = set()
     value = _substituted(document.value, unset)
     refuse(schema_problems(experiment_schema(methods), value))
-    arms, wrong = _arms(value["arms"], methods)
+    placed, wrong = _arms(value["arms"], methods)
     refuse(wrong)
     experiment: Experiment = converter().structure(value | {"arms": []}, Experiment)
-    experiment = attrs.evolve(experiment, arms=tuple(arms))
+    experiment = attrs.evolve(experiment, arms=tuple(arm for _, arm in placed))
     contents, wrong = _contents(path.parent, experiment)
-    refuse([*rule_problems(experiment, methods), *wrong])
+    places = {arm.name: place for place, arm in placed}
+    refuse([*rule_problems(experiment, methods, places), *wrong])
     read = ReadExperiment(
         experiment=experiment,
         path=path,
         text=text,
-        workloads=tuple(contents[: len(experiment.workloads)]),
+        workloads=tuple(map(_capped, contents, experiment.workloads)),
         correctness=contents[-1] if experiment.correctness else None,
         unset=tuple(sorted(unset)),
     )
@@ -117,6 +118,15 @@ def converter() -> cattrs.Converter:
 
     result.register_structure_hook_func(lambda hint: hint == Flag, flag)
     return result
+
+
+def _capped(content: WorkloadContent, asked: WorkloadFile) -> WorkloadContent:
+    """Give a workload with the experiment's own cap, where it has one, and the digest of that."""
+    if asked.max_tokens is None:
+        return content
+    cap = asked.max_tokens
+    prompts = tuple(attrs.evolve(prompt, max_tokens=cap) for prompt in content.prompts)
+    return attrs.evolve(content, prompts=prompts, sha256=digest(prompts))
 
 
 class _Refusal:
@@ -171,9 +181,9 @@ def _substituted(value: Any, unset: set[str]) -> Any:
 
 def _arms(
     entries: list[dict[str, Any]], methods: Mapping[str, Method[Any]]
-) -> tuple[list[Arm], list[Placed]]:
-    """Unfold the written arms and structure their options."""
-    arms: list[Arm] = []
+) -> tuple[list[tuple[int, Arm]], list[Placed]]:
+    """Unfold the written arms and structure their options, each with its written place."""
+    arms: list[tuple[int, Arm]] = []
     problems: list[Placed] = []
     structure = converter().structure
     for place, entry in enumerate(entries):
@@ -182,9 +192,9 @@ def _arms(
         problems += [(("arms", place), problem) for problem in wrong]
         for single in unfolded:
             own = {key: item for key, item in single.items() if key not in ("name", "method")}
-            arms.append(
-                Arm(name=single["name"], method=single["method"], options=structure(own, options))
-            )
+            structured = structure(own, options)
+            arm = Arm(name=single["name"], method=single["method"], options=structured)
+            arms.append((place, arm))
     return arms, problems
 
 
@@ -198,15 +208,15 @@ def _contents(folder: Path, experiment: Experiment) -> tuple[list[WorkloadConten
         named.append((("correctness", "workload"), experiment.correctness.workload, None))
     contents: list[WorkloadContent] = []
     problems: list[Placed] = []
-    for at, name, digest in named:
+    for at, name, wanted in named:
         try:
             content = read_workload(folder / name)
         except ExperimentError as error:
             problems += [(at, problem) for problem in error.problems]
             continue
         contents.append(content)
-        if digest and digest != content.sha256:
-            said = f"workload {name} has digest {content.sha256}, not {digest}"
+        if wanted and wanted != content.sha256:
+            said = f"workload {name} has digest {content.sha256}, not {wanted}"
             hint = "its prompts changed: take the new digest, or the old file"
             problems.append((at, Problem(said, hint)))
     return contents, problems

@@ -23,8 +23,13 @@ from specbench.methods import Launch, Method
 Placed = tuple[ValuePath, Problem]
 
 
-def rule_problems(experiment: Experiment, methods: Mapping[str, Method[Any]]) -> Iterator[Placed]:
-    """Give what is wrong between engine, arms, samplings and load."""
+def rule_problems(
+    experiment: Experiment, methods: Mapping[str, Method[Any]], places: Mapping[str, int]
+) -> Iterator[Placed]:
+    """Give what is wrong between engine, arms, samplings and load.
+
+    `places` gives the written arm, from 0, that each unfolded arm came from.
+    """
     if experiment.target.engine not in ENGINES:
         yield (
             ("target", "engine"),
@@ -34,8 +39,8 @@ def rule_problems(experiment: Experiment, methods: Mapping[str, Method[Any]]) ->
             ),
         )
         return
-    yield from _arm_problems(experiment)
-    yield from _method_problems(experiment, methods)
+    yield from _arm_problems(experiment, places)
+    yield from _method_problems(experiment, methods, places)
     for name, count in Counter(sampling.name for sampling in experiment.sampling).items():
         if count > 1:
             yield ("sampling",), Problem(f"{count} samplings are named {name!r}")
@@ -60,7 +65,7 @@ def stratum_problems(closed: ClosedLoad, sizes: Mapping[str, int]) -> Iterator[P
                 )
 
 
-def _arm_problems(experiment: Experiment) -> Iterator[Placed]:
+def _arm_problems(experiment: Experiment, places: Mapping[str, int]) -> Iterator[Placed]:
     baselines = [arm.name for arm in experiment.arms if arm.method == "baseline"]
     if len(baselines) != 1:
         yield (
@@ -74,17 +79,18 @@ def _arm_problems(experiment: Experiment) -> Iterator[Placed]:
     if experiment.design.noise_floor:
         names += [f"{name}{REPEAT_SUFFIX}" for name in baselines]
     for name, count in Counter(names).items():
+        at: ValuePath = ("arms", places[name]) if name in places else ("arms",)
         if count > 1:
-            yield ("arms",), Problem(f"{count} arms are named {name!r}", "name every arm once")
+            yield at, Problem(f"{count} arms are named {name!r}", "name every arm once")
         if not re.match(NAME_PATTERN, name):
             yield (
-                ("arms",),
+                at,
                 Problem(f"arm name {name!r} is no folder name", "use a-z, 0-9, '.', '_' and '-'"),
             )
 
 
 def _method_problems(
-    experiment: Experiment, methods: Mapping[str, Method[Any]]
+    experiment: Experiment, methods: Mapping[str, Method[Any]], places: Mapping[str, int]
 ) -> Iterator[Placed]:
     engine, target = ENGINES[experiment.target.engine], experiment.target
     of_target = engine.check(target, Launch())
@@ -95,7 +101,7 @@ def _method_problems(
         for problem in (*method.check(arm.options, target), *engine.check(target, launch)):
             if problem not in of_target:
                 message = f"arm {arm.name!r}: {problem.message}"
-                yield ("arms",), attrs.evolve(problem, message=message)
+                yield ("arms", places[arm.name]), attrs.evolve(problem, message=message)
 
 
 def _concurrency_problems(closed: ClosedLoad) -> Iterator[Placed]:

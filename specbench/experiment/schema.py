@@ -106,7 +106,7 @@ def _arm_schema(methods: Mapping[str, Method[Any]]) -> Schema:
     name = {
         "type": "string",
         "description": "Unique; {option} stands for the value of a swept option.",
-        "pattern": r"^([a-z0-9._-]|\{[a-z0-9_]+\})+$",
+        "minLength": 1,
     }
     method = {"enum": sorted(methods), "description": "An installed method."}
     branches = [

@@ -14,6 +14,7 @@ from specbench.errors import Problem
 ValuePath = tuple[str | int, ...]
 
 MOST_NODES = 10_000
+DEEPEST = 50
 _CORE = "tag:yaml.org,2002:"
 _SCALARS = {f"{_CORE}{name}" for name in ("null", "bool", "int", "float")}
 _TEXTS = {f"{_CORE}{name}" for name in ("str", "timestamp")}
@@ -67,14 +68,17 @@ class _Walk:
         self.problems: list[tuple[int, Problem]] = []
         self._yaml = yaml
         self._count = 0
+        self._stopped = False
 
     def value(self, node: Node, path: ValuePath) -> Any:
         line = node.start_mark.line + 1
         self.lines[path] = line
         self._count += 1
-        if self._count > MOST_NODES:
-            if self._count == MOST_NODES + 1:
-                self._refuse(line, f"more than {MOST_NODES:,} values", "aliases unfold; write less")
+        if self._count > MOST_NODES or len(path) > DEEPEST:
+            if not self._stopped:
+                self._stopped = True
+                said = f"more than {MOST_NODES:,} values, or {DEEPEST} levels"
+                self._refuse(line, said, "aliases unfold; write less")
             return None
         if isinstance(node, MappingNode):
             return self._mapping(node, path)

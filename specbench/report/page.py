@@ -80,9 +80,9 @@ def html_page(content: Content, drawn: Sequence[Figure]) -> str:
         provenance=tables.provenance_table(content),
         commands=tables.commands(content),
         document=escape(experiment["document"]),
-        # A closing tag inside a script ends it, wherever it stands.
+        # A closing tag inside a script ends it, wherever it stands; names of arms are anybody's.
         bundle=vl_convert.javascript_bundle(_EMBED).replace("</script", "<\\/script"),
-        charts=json.dumps(specs).replace("</", "<\\/"),
+        charts=json.dumps(specs).replace("<", "\\u003c"),
     )
 
 

@@ -48,6 +48,8 @@ class Exchange:
     sent_ns: int
     done: asyncio.Future[None]
     splitter: EventSplitter = attrs.field(factory=EventSplitter)
+    answered: bool = False
+    """Whether any byte came back."""
     http_status: int | None = None
     body: bytearray = attrs.field(factory=bytearray)
     """The body of an answer that is no stream."""
@@ -162,8 +164,20 @@ class Connection(asyncio.Protocol):
             self._transport.close()
 
     async def stream(self, request: TimedRequest, *, timeout_s: float) -> Exchange:
-        """Send one request and wait until its response is whole or lost."""
+        """Send one request and wait until its response is whole or lost.
+
+        A kept connection that the server closes just as we send has seen nothing of the request:
+        it is sent once more, on a new connection and with a new stamp.
+        """
         called_ns = time.perf_counter_ns()
+        was_open = self._transport is not None
+        exchange = await self._sent(request, called_ns, timeout_s)
+        lost = exchange.failure is not None and exchange.failure[0] == "connection_lost"
+        if was_open and lost and not exchange.answered:
+            exchange = await self._sent(request, called_ns, timeout_s)
+        return exchange
+
+    async def _sent(self, request: TimedRequest, called_ns: int, timeout_s: float) -> Exchange:
         loop = asyncio.get_running_loop()
         exchange = Exchange(request, called_ns, called_ns, loop.create_future())
         try:
@@ -198,6 +212,7 @@ class Connection(asyncio.Protocol):
         self._events_in_read = 0
         if self._exchange is None or self._parser is None:
             return
+        self._exchange.answered = True
         try:
             self._parser.feed_data(data)
         except httptools.HttpParserError as error:

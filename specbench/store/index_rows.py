@@ -1,0 +1,213 @@
+"""Judged runs as rows of the index's tables."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import attrs
+import cattrs
+
+import specbench
+from specbench.analysis.effects import Effect
+from specbench.artifacts import file_digest, read_json
+from specbench.judge import cells as cell_rules
+from specbench.judge.confounds import differences
+from specbench.methods import Confound
+from specbench.store.judged_run import JudgedCell, JudgedDeployment, JudgedRun
+from specbench.units import seconds
+
+Row = dict[str, Any]
+
+
+def experiment_row(run: JudgedRun) -> Row:
+    """Give the row of a run."""
+    origin = read_json(run.folder.path / "provenance.json")
+    document = run.folder.path / "experiment.yaml"
+    target = run.experiment["target"]
+    return {
+        "run_id": run.run_id,
+        "name": run.experiment["name"],
+        "question": run.experiment["question"],
+        "stage": run.experiment["stage"],
+        "engine": target["engine"],
+        "engine_version": target["version"],
+        "simulated": run.plan["simulated"],
+        "model": target["model"],
+        "specbench_version": origin["software"]["specbench"],
+        "git": origin["software"]["git"],
+        "host": origin["machine"]["host"],
+        "cpu": origin["machine"]["cpu"],
+        "gpus": origin["machine"]["gpus"],
+        "document": document.read_text(encoding="utf-8"),
+        "plan": json.dumps(run.plan),
+        "provenance": json.dumps(origin),
+        "source_sha256": file_digest(document),
+    }
+
+
+def deployment_row(run: JudgedRun, item: JudgedDeployment) -> Row:
+    """Give the row of a launched server."""
+    launch_path = item.attempt.path / "launch.json"
+    launch = read_json(launch_path) if launch_path.exists() else {}
+    cause = item.closing.get("cause") or {}
+    return {
+        "deployment_id": item.deployment_id,
+        "run_id": run.run_id,
+        "block": item.block,
+        "place": item.place,
+        "arm": item.arm["name"],
+        "method": item.arm["arm"]["method"],
+        "role": item.arm["role"],
+        "attempt": item.attempt.attempt,
+        "status": item.closing["status"],
+        "reason": item.closing.get("reason"),
+        "cause_kind": cause.get("kind"),
+        "cause_line": cause.get("line"),
+        "remedy": cause.get("remedy"),
+        "ready_s": item.closing.get("ready_s"),
+        "exit_code": item.closing.get("exit_code"),
+        "split": item.split,
+        "host": launch.get("machine", {}).get("host"),
+        "command": launch.get("argv"),
+        "caveats": item.arm["caveats"],
+        "source_sha256": file_digest(item.attempt.path / "deployment.json"),
+    }
+
+
+def fact_rows(item: JudgedDeployment) -> Iterator[Row]:
+    """Give what a server said of itself."""
+    for fact in item.audit.facts if item.audit else ():
+        yield {
+            "deployment_id": item.deployment_id,
+            "fact": fact.name,
+            "value": fact.value,
+            "source": fact.source,
+        }
+
+
+def cell_row(item: JudgedDeployment, cell: JudgedCell) -> Row:
+    """Give the row of a measured window."""
+    judged = cell.judged
+    row = {
+        "cell_id": cell.cell_id,
+        "deployment_id": item.deployment_id,
+        "stratum": cell.facts["stratum"],
+        "sampling": cell.facts["sampling"],
+        "concurrency": cell.facts["concurrency"],
+        "rejected": judged.rejected,
+        "clock": cell.facts["clock"],
+        "started_unix_s": cell.facts["started_unix_s"],
+        "judged_by": specbench.__version__,
+        "source_sha256": file_digest(cell.folder.path / "cell.json"),
+        **attrs.asdict(judged.summary),
+    }
+    if judged.acceptance:
+        row |= {
+            "drafts": judged.acceptance.drafts,
+            "drafted_tokens": judged.acceptance.drafted,
+            "accepted_tokens": judged.acceptance.accepted,
+            "accepted_per_position": judged.acceptance.per_position,
+        }
+    if judged.ratios:
+        ratios = attrs.asdict(judged.ratios)
+        row |= {"acceptance_by_position": ratios.pop("per_position"), **ratios}
+    return row
+
+
+def request_rows(cell: JudgedCell) -> Iterator[Row]:
+    """Give every request of a window, failures too."""
+    for row in cell.rows:
+        first = row.first_tokens_ns
+        yield {
+            **attrs.asdict(row),
+            "cell_id": cell.cell_id,
+            "events": len(row.event_ns),
+            "ttft_s": cell_rules.ttft_s(row),
+            "first_tokens_s": None if first is None else seconds(first - row.sent_ns),
+            "tpot_s": cell_rules.tpot_s(row),
+            "e2e_s": cell_rules.e2e_s(row),
+            "source": "specbench",
+        }
+
+
+def counter_rows(run: JudgedRun, cell: JudgedCell) -> Iterator[Row]:
+    """Give the engine's raw counters before and after a window."""
+    label = run.counter_names.engine_label
+    for key in sorted({*cell.before.series, *cell.after.series}):
+        name, labels = key
+        if not name.endswith("_total") or label not in dict(labels):
+            continue
+        yield {
+            "cell_id": cell.cell_id,
+            "series": name,
+            "engine": dict(labels)[label],
+            "labels": ",".join(f"{k}={v}" for k, v in labels if k != label),
+            "before": cell.before.series.get(key),
+            "after": cell.after.series.get(key),
+        }
+
+
+def verdict_rows(item: JudgedDeployment) -> Iterator[Row]:
+    """Give every ruling on a deployment and its cells."""
+    ruled = [(None, verdict) for verdict in item.verdicts] + [
+        (cell.cell_id, verdict) for cell in item.cells for verdict in cell.judged.verdicts
+    ]
+    for cell_id, verdict in ruled:
+        yield {
+            "deployment_id": item.deployment_id,
+            "cell_id": cell_id,
+            **attrs.asdict(verdict),
+            "judged_by": specbench.__version__,
+        }
+
+
+def difference_rows(run: JudgedRun, deployments: Sequence[JudgedDeployment]) -> Iterator[Row]:
+    """Give what differs from the baseline of each deployment's block."""
+    audits = {item.block: item.audit for item in deployments if item.arm["role"] == "baseline"}
+    for item in deployments:
+        base = audits.get(item.block)
+        if item.arm["role"] == "baseline" or base is None or item.audit is None:
+            continue
+        named = cattrs.structure(item.arm["confounds"], tuple[Confound, ...])
+        for difference in differences(base, item.audit, named):
+            yield {
+                "run_id": run.run_id,
+                "block": item.block,
+                "arm": item.arm["name"],
+                "fact": difference.fact,
+                "baseline": difference.baseline,
+                "arm_value": difference.arm,
+                "meaning": difference.meaning,
+                "controlled": difference.controlled,
+            }
+
+
+def effect_row(run: JudgedRun, effect: Effect) -> Row:
+    """Give the row of an effect."""
+    return {
+        "run_id": run.run_id,
+        **attrs.asdict(effect, filter=lambda field, _: field.name not in ("repeats", "interval")),
+        "blocks": len(effect.repeats),
+        "low": effect.interval.low if effect.interval else None,
+        "high": effect.interval.high if effect.interval else None,
+        "judged_by": specbench.__version__,
+    }
+
+
+def repeat_rows(run: JudgedRun, effect: Effect) -> Iterator[Row]:
+    """Give the ratios behind an effect."""
+    for repeat in effect.repeats:
+        yield {
+            "run_id": run.run_id,
+            "arm": effect.arm,
+            "stratum": effect.stratum,
+            "sampling": effect.sampling,
+            "concurrency": effect.concurrency,
+            "metric": effect.metric,
+            "block": repeat.block,
+            "baseline": repeat.baseline,
+            "arm_value": repeat.arm,
+            "ratio": repeat.ratio,
+        }

@@ -1,0 +1,150 @@
+"""A raw run folder to facts and rulings: everything that the index holds, before it is rows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import attrs
+import cattrs
+
+from specbench.artifacts import AttemptFolder, CellFolder, RunFolder, read_json
+from specbench.engines import ENGINES
+from specbench.experiment.model import Gates
+from specbench.facts import Audit, CounterNames, CounterSnapshot, RequestRow, Verdict
+from specbench.judge import cells as cell_rules
+from specbench.judge import effective
+from specbench.judge.window import Judged, judge_window
+from specbench.methods import Counting, Expected
+from specbench.observe.metrics import parse
+
+Facts = dict[str, Any]
+
+
+@attrs.frozen
+class JudgedRun:
+    """A run folder with its plan."""
+
+    folder: RunFolder
+    plan: Facts
+
+    @classmethod
+    def of(cls, folder: RunFolder) -> JudgedRun:
+        """Give the run of a folder."""
+        return cls(folder, read_json(folder.path / "plan.json"))
+
+    @property
+    def run_id(self) -> str:
+        """The folder's name."""
+        return self.folder.path.name
+
+    @property
+    def experiment(self) -> Facts:
+        """The resolved experiment."""
+        found: Facts = self.plan["experiment"]
+        return found
+
+    @property
+    def counter_names(self) -> CounterNames:
+        """How its engine names its counters."""
+        return ENGINES[self.experiment["target"]["engine"]].counters()
+
+    def arm(self, deployment: str) -> Facts:
+        """Give the planned arm of a deployment's name."""
+        found: Facts = self.plan["arms"][deployment.split("-", 2)[2]]
+        return found
+
+
+@attrs.frozen(kw_only=True)
+class JudgedCell:
+    """A judged cell."""
+
+    folder: CellFolder
+    cell_id: str
+    facts: Facts
+    rows: tuple[RequestRow, ...]
+    before: CounterSnapshot
+    after: CounterSnapshot
+    judged: Judged
+
+
+@attrs.frozen(kw_only=True)
+class JudgedDeployment:
+    """A closed attempt and what is ruled on it."""
+
+    attempt: AttemptFolder
+    deployment_id: str
+    block: int
+    place: int
+    arm: Facts
+    closing: Facts
+    audit: Audit | None
+    verdicts: tuple[Verdict, ...]
+    cells: tuple[JudgedCell, ...]
+    split: bool
+
+
+def judged_deployments(run: JudgedRun) -> Iterator[JudgedDeployment]:
+    """Give every closed attempt of a run, judged again from its stored facts."""
+    attempts = [item for item in run.folder.attempts() if item.closing() is not None]
+    holders = [item.deployment for item in attempts if item.cells()]
+    for attempt in attempts:
+        arm = run.arm(attempt.deployment)
+        block, place, _ = attempt.deployment.removeprefix("b").split("-", 2)
+        found = attempt.audit()
+        expected = cattrs.structure(arm["expected"], Expected)
+        yield JudgedDeployment(
+            attempt=attempt,
+            deployment_id=f"{run.run_id}/{attempt.path.name}",
+            block=int(block),
+            place=int(place),
+            arm=arm,
+            closing=attempt.closing() or {},
+            audit=found,
+            verdicts=effective.judge(found, expected) if found else (),
+            cells=tuple(_cells(run, attempt, arm, expected)),
+            split=holders.count(attempt.deployment) > 1,
+        )
+
+
+def _cells(
+    run: JudgedRun, attempt: AttemptFolder, arm: Facts, expected: Expected
+) -> Iterator[JudgedCell]:
+    counting = cattrs.structure(arm["counting"], Counting) if arm["counting"] else None
+    required = cattrs.structure(run.experiment["gates"], Gates)
+    for name, folder in attempt.cells().items():
+        facts = folder.facts()
+        rows = folder.rows()
+        before, after = map(parse, folder.counters())
+        judged = judge_window(
+            rows,
+            concurrency=facts["concurrency"],
+            before=before,
+            after=after,
+            settled=facts["settled"],
+            names=run.counter_names,
+            expected=expected,
+            counting=counting,
+            required=required,
+            more=_same_prompts(run, attempt, facts),
+        )
+        yield JudgedCell(
+            folder=folder,
+            cell_id=f"{run.run_id}/{attempt.path.name}/{name}",
+            facts=facts,
+            rows=rows,
+            before=before,
+            after=after,
+            judged=judged,
+        )
+
+
+def _same_prompts(run: JudgedRun, attempt: AttemptFolder, facts: Facts) -> tuple[Verdict, ...]:
+    others = [cell.facts() for cell in attempt.cells().values()]
+    counts = {
+        other["concurrency"]: other["requests"]
+        for other in others
+        if (other["stratum"], other["sampling"]) == (facts["stratum"], facts["sampling"])
+    }
+    verdict = cell_rules.same_prompts(counts, run.plan["prompts"][facts["stratum"]])
+    return (verdict,) if verdict else ()

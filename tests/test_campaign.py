@@ -1,0 +1,215 @@
+"""The walk on the simulated engine, from the command line."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from specbench.artifacts import RunFolder, file_digest
+from specbench.store.store import opened, rows
+from tests.conftest import SMALL, FinishedRun, run_small, write_small
+
+
+def test_every_deployment_is_complete_and_every_cell_whole(finished: FinishedRun) -> None:
+    attempts = RunFolder(finished.run).attempts()
+    assert len(attempts) == 6
+    for attempt in attempts:
+        assert attempt.closing()["status"] == "complete"
+        assert set(attempt.cells()) == {"mixed-greedy-c1", "mixed-greedy-c4"}
+        for name in (
+            "launch.json",
+            "launch.log",
+            "server_info.json",
+            "audit.json",
+            "capture-1.jsonl",
+            "capture-2.jsonl",
+        ):
+            assert (attempt.path / name).exists()
+
+
+def test_the_run_folder_says_what_was_asked_and_where(finished: FinishedRun) -> None:
+    assert (finished.run / "experiment.yaml").read_text() == SMALL
+    origin = json.loads((finished.run / "provenance.json").read_text())
+    assert origin["software"]["specbench"]
+    assert origin["machine"]["cpus"]
+    assert len(origin["workloads"][0]["sha256"]) == 64
+
+
+def test_greedy_text_is_equal_across_arms_and_deployments(finished: FinishedRun) -> None:
+    texts = {
+        tuple(
+            sorted(
+                (c["prompt_id"], c["text"]) for c in attempt.captures() if c["capture"] == number
+            )
+        )
+        for attempt in RunFolder(finished.run).attempts()
+        for number in (1, 2)
+    }
+    assert len(texts) == 1
+    assert all(text for _, text in next(iter(texts)))
+
+
+def test_several_tokens_arrive_in_one_event_and_usage_is_exact(finished: FinishedRun) -> None:
+    for attempt in RunFolder(finished.run).attempts():
+        for cell in attempt.cells().values():
+            for row in cell.rows():
+                assert row.status == "ok"
+                assert row.completion_tokens == sum(filter(None, row.event_tokens))
+                assert (
+                    ("eagle" in attempt.deployment)
+                    or ("ngram" in attempt.deployment)
+                    or (len(row.event_ns) == row.completion_tokens)
+                )
+    eagle = next(a for a in RunFolder(finished.run).attempts() if "eagle" in a.deployment)
+    assert max(max(r.event_tokens) for c in eagle.cells().values() for r in c.rows()) > 1
+
+
+def test_no_cell_warms_anothers_prefix_cache(finished: FinishedRun) -> None:
+    ids = [
+        row.request_id
+        for attempt in RunFolder(finished.run).attempts()
+        for cell in attempt.cells().values()
+        for row in cell.rows()
+    ]
+    assert len(ids) == len(set(ids))
+
+
+def test_a_second_run_does_nothing_again(tmp_path: Path) -> None:
+    first = run_small(tmp_path, SMALL.replace("blocks: 2", "blocks: 1"))
+    before = {
+        path: file_digest(path)
+        for path in first.run.rglob("*")
+        if path.is_file() and "journal" not in path.name
+    }
+    again = run_small(tmp_path, SMALL.replace("blocks: 2", "blocks: 1"))
+    assert again.result.exit_code == 0
+    assert " complete" not in again.result.output
+    assert {path: file_digest(path) for path in before} == before
+
+
+def test_a_failed_launch_is_evidence_and_the_others_go_on(tmp_path: Path) -> None:
+    # The simulated server takes no such number: argparse refuses it, as vLLM refuses flags.
+    document = SMALL.replace("seed: 3}", "seed: x}")
+    done = run_small(tmp_path, document)
+    assert done.result.exit_code == 4
+    with opened(done.results) as connection:
+        found = rows(connection, "select distinct status, cause_kind, cause_line from deployments")
+    assert found == [
+        {
+            "status": "failed",
+            "cause_kind": "bad_flag",
+            "cause_line": "simulated: error: argument --seed: invalid int value: 'x'",
+        }
+    ]
+    assert "no block has both" in done.result.output
+
+
+RENAMING = """
+from specbench_ngram import Ngram
+from specbench import Launch, hookimpl
+
+class Renamed(Ngram):
+    name = "renamed"
+    def launch(self, options, target):
+        return Launch(speculation={"method": "eagle3", "num_speculative_tokens": 3, "model": "m"})
+
+@hookimpl
+def specbench_methods():
+    yield Renamed()
+"""
+
+
+def test_a_method_that_is_not_in_effect_is_not_measured(tmp_path: Path) -> None:
+    """The arm asks for ngram, and the server runs eagle3, as a renaming path makes vLLM do."""
+    site = tmp_path / "site"
+    (site / "renaming-1.dist-info").mkdir(parents=True)
+    (site / "renaming-1.dist-info/METADATA").write_text(
+        "Metadata-Version: 2.1\nName: renaming\nVersion: 1\n"
+    )
+    (site / "renaming-1.dist-info/entry_points.txt").write_text("[specbench]\nrenamed = renaming\n")
+    (site / "renaming.py").write_text(RENAMING)
+    spec = write_small(
+        tmp_path,
+        SMALL.replace("method: ngram", "method: renamed").replace("blocks: 2", "blocks: 1"),
+    )
+    done = subprocess.run(
+        [
+            sys.executable,
+            "-m",
+            "specbench",
+            "run",
+            spec,
+            "--strict",
+            "--runs",
+            tmp_path / "runs",
+            "--results",
+            tmp_path / "r.duckdb",
+            "--reports",
+            tmp_path / "reports",
+        ],
+        env={**os.environ, "PYTHONPATH": str(site)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 7, done.stdout + done.stderr
+    assert "rejected: not in effect: in_effect.method is eagle3, asked ngram" in done.stdout
+    (rejected,) = (tmp_path / "runs").glob("*/b01-*-ngram-k3-a1")
+    assert not list(rejected.glob("*/cell.json"))
+
+
+def wait_for(claim: Callable[[], bool]) -> None:
+    end = time.monotonic() + 60
+    while not claim():
+        assert time.monotonic() < end
+        time.sleep(0.01)
+
+
+@pytest.mark.parametrize("blow", [signal.SIGKILL, signal.SIGINT])
+def test_a_run_that_was_stopped_goes_on_where_it_was(tmp_path: Path, blow: signal.Signals) -> None:
+    spec = write_small(tmp_path, SMALL.replace("blocks: 2", "blocks: 1"))
+    arguments = [
+        "run",
+        spec,
+        "--runs",
+        tmp_path / "runs",
+        "--results",
+        tmp_path / "r.duckdb",
+        "--reports",
+        tmp_path / "reports",
+    ]
+    command = [sys.executable, "-m", "specbench", *map(str, arguments)]
+    first = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+    wait_for(lambda: len(list((tmp_path / "runs").glob("*/b01-02*/*/cell.json"))) == 1)
+    first.send_signal(blow)
+    _, said = first.communicate()
+    assert first.returncode == (-signal.SIGKILL if blow == signal.SIGKILL else 130)
+    assert blow == signal.SIGKILL or "run the same command to go on" in said
+    (run,) = (tmp_path / "runs").iterdir()
+    whole = {
+        path: file_digest(path)
+        for path in run.rglob("*/*/*")
+        if path.is_file() and ".partial" not in str(path)
+    }
+    assert len(whole) >= 15
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert {path: file_digest(path) for path in whole} == whole
+    attempts = RunFolder(run).attempts()
+    assert [a.closing()["status"] for a in attempts if a.deployment.startswith("b01-02")] == [
+        "interrupted",
+        "complete",
+    ]
+    cells = sorted((a.deployment, name) for a in attempts for name in a.cells())
+    assert len(cells) == len(set(cells)) == 6
+    with opened(tmp_path / "r.duckdb") as connection:
+        split = rows(connection, "select distinct block, place, split from deployments where split")
+    assert split == [{"block": 1, "place": 2, "split": True}]

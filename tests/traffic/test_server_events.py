@@ -1,0 +1,72 @@
+from __future__ import annotations
+
+import itertools
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from specbench.traffic.server_events import DONE, EventSplitter, decode
+from tests.conftest import CAPTURES
+
+STREAMS = sorted(CAPTURES.glob("*/*/stream.sse"))
+
+
+def split_at(body: bytes, places: list[int]) -> list[bytes]:
+    edges = [0, *sorted(place % (len(body) + 1) for place in places), len(body)]
+    splitter = EventSplitter()
+    return [event for a, b in itertools.pairwise(edges) for event in splitter.feed(body[a:b])]
+
+
+@pytest.mark.parametrize(
+    "path", STREAMS, ids=lambda path: f"{path.parent.parent.name}-{path.parent.name}"
+)
+def test_a_real_stream_gives_its_usage_and_every_event(path) -> None:
+    body = path.read_bytes()
+    *events, last = EventSplitter().feed(body)
+    assert last == DONE
+    assert len(events) == body.count(b"data: {")
+    usages = [event.usage for event in map(decode, events) if event.usage is not None]
+    said = json.loads(events[-1])["usage"]
+    assert [u.completion_tokens for u in usages] == [said["completion_tokens"]]
+
+
+@given(places=st.lists(st.integers(0, 10**6), max_size=40), which=st.sampled_from(STREAMS))
+def test_a_real_stream_parses_alike_however_reads_cut_it(places: list[int], which) -> None:
+    body = which.read_bytes()
+    assert split_at(body, places) == EventSplitter().feed(body)
+
+
+@given(
+    places=st.lists(st.integers(0, 10**6), max_size=40),
+    ending=st.sampled_from([b"\n", b"\r\n", b"\r"]),
+)
+def test_line_ends_do_not_matter(places: list[int], ending: bytes) -> None:
+    lines = [
+        b"data: one",
+        b"",
+        b": a comment",
+        b"data: two",
+        b"data:three",
+        b"",
+        b"event: x",
+        b"",
+        b"data: [DONE]",
+        b"",
+        b"",
+    ]
+    assert split_at(ending.join(lines) + b"data", places) == [b"one", b"two\nthree", b"[DONE]"]
+
+
+def test_token_ids_of_an_event_are_counted_not_guessed() -> None:
+    event = decode(b'{"choices": [{"delta": {"content": " a b"}, "token_ids": [4, 5, 6]}]}')
+    assert event.choices[0].token_ids == [4, 5, 6]
+
+
+@pytest.mark.parametrize(
+    "payload", [b"{", b'{"choices": 3}', b"[]", b'{"usage": {"prompt_tokens": "x"}}']
+)
+def test_a_malformed_event_is_refused_with_its_text(payload: bytes) -> None:
+    with pytest.raises(ValueError, match="malformed event"):
+        decode(payload)
