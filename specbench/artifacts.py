@@ -68,7 +68,8 @@ OUTPUTS_SCHEMA = pa.schema(
         ("finish_reason", pa.string()),
     ]
 )
-_SECRET = re.compile(r"TOKEN|KEY|SECRET|PASSWORD|CREDENTIAL", re.IGNORECASE)
+_SECRET = re.compile(r"(?:^|[_-])(?:token|key|secret|password|credentials?)$", re.IGNORECASE)
+HIDDEN = "***"
 _ATTEMPT = re.compile(r"^(?P<deployment>b\d+-\d+-.+)-a(?P<attempt>\d+)$")
 
 
@@ -76,8 +77,7 @@ def run_digest(read: ReadExperiment) -> str:
     """Give the digest of what is measured: the resolved experiment, without blocks and name."""
     resolved = scrubbed(resolve(read))
     resolved["design"].pop("blocks")
-    for named in ("name", "question"):
-        resolved.pop(named)
+    resolved.pop("name")
     text = json.dumps(resolved, sort_keys=True, separators=(",", ":"), default=str)
     return hashlib.sha256(text.encode()).hexdigest()[:10]
 
@@ -94,15 +94,23 @@ def resolve(read: ReadExperiment) -> dict[str, Any]:
 
 
 def scrubbed(value: Any) -> Any:
-    """Give a copy in which the value of every key that names a secret is hidden."""
+    """Give a copy in which the value of every key and flag that names a secret is hidden."""
     if isinstance(value, Mapping):
         return {
-            key: "***" if _SECRET.search(str(key)) and isinstance(item, str) else scrubbed(item)
+            key: HIDDEN if _SECRET.search(str(key)) and isinstance(item, str) else scrubbed(item)
             for key, item in value.items()
         }
     if isinstance(value, (list, tuple)):
-        return [scrubbed(item) for item in value]
+        before = [None, *value]
+        return [
+            HIDDEN if _is_secret_flag(flag) else scrubbed(item)
+            for flag, item in zip(before, value, strict=False)
+        ]
     return value
+
+
+def _is_secret_flag(text: object) -> bool:
+    return isinstance(text, str) and text.startswith("--") and bool(_SECRET.search(text))
 
 
 @attrs.frozen

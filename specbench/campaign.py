@@ -36,7 +36,11 @@ GREEDY = Sampling(name="greedy")
 
 
 def prepare(planned: Plan, folder: RunFolder) -> None:
-    """Write what is known before anything is launched. What already stands there stays."""
+    """Write what is known before anything is launched.
+
+    Document and provenance of the run's first day stay; the plan is that of today, because the
+    number of blocks may have grown.
+    """
     experiment = planned.read.experiment
     if not (folder.path / "experiment.yaml").exists():
         (folder.path / "experiment.yaml").write_text(planned.read.text, encoding="utf-8")
@@ -46,6 +50,9 @@ def prepare(planned: Plan, folder: RunFolder) -> None:
                 "machine": provenance.machine(),
                 "software": provenance.software(),
                 "engine_version": experiment.target.version,
+                "engine_libraries": provenance.packages(
+                    experiment.launcher.python, provenance.ENGINE_LIBRARIES
+                ),
                 "target": provenance.checkpoint(experiment.target.model),
                 "assets": {
                     path: provenance.checkpoint(path) for arm in planned.arms for path in arm.assets
@@ -105,7 +112,12 @@ class _Walk:
     async def deploy(self, deployment: PlannedDeployment) -> None:
         """Launch one arm and measure the cells that no earlier attempt measured."""
         earlier = self._folder.attempts(deployment.name)
-        done = {name for attempt in earlier for name in attempt.cells()}
+        done = {
+            name
+            for attempt in earlier
+            for name, cell in attempt.cells().items()
+            if not cell.facts()["aborted"]
+        }
         if any((attempt.closing() or {})["status"] == "complete" for attempt in earlier):
             return
         cells = [cell for cell in deployment.cells if cell.name not in done]
@@ -113,9 +125,8 @@ class _Walk:
         status: Status = "failed"
         facts: dict[str, Any] = {"started_unix_s": time.time()}
         try:
-            async with self._launched(deployment, attempt) as server:
+            async with self._launched(deployment, attempt, facts) as server:
                 status = await self._serve(deployment, attempt, server, cells, facts)
-            facts["exit_code"] = server.exit_code
         except DeploymentError as error:
             facts |= self._failure(attempt, error)
         attempt.close(status, ended_unix_s=time.time(), **facts)
@@ -124,8 +135,9 @@ class _Walk:
 
     @asynccontextmanager
     async def _launched(
-        self, deployment: PlannedDeployment, attempt: AttemptFolder
+        self, deployment: PlannedDeployment, attempt: AttemptFolder, facts: dict[str, Any]
     ) -> AsyncIterator[Server]:
+        """Launch a server for the length of the block, and note the code it ended with."""
         async with AsyncExitStack() as stack:
             with self._phase("launch", attempt.path.name):
                 server = await stack.enter_async_context(
@@ -136,6 +148,7 @@ class _Walk:
             finally:
                 with self._phase("stop", attempt.path.name):
                     await stack.aclose()
+                facts["exit_code"] = server.exit_code
 
     async def _serve(
         self,
@@ -210,7 +223,7 @@ class _Walk:
         server: Server,
         cell: PlannedCell,
     ) -> None:
-        """Measure one cell: warm, settle, snapshot, drive, settle, snapshot, judge, write."""
+        """Measure one cell: warm, settle, snapshot, drive, settle, snapshot, write, judge."""
         prompts = shuffled(self._plan.read.prompts(cell.stratum), self._seed)
         salt = f"{self._salt(attempt)}/{cell.name}"
         wording = self._wording(server, cell.sampling, salt)
@@ -227,12 +240,22 @@ class _Walk:
             spoken = attrs.evolve(wording, salt=f"{salt}/warm")
             warmed = await warm(lambda number: paced(warming(prompts, wave, number, spoken)))
         requests = measured(prompts, cell.requests, wording)
+        loads = {
+            other.concurrency: other.requests
+            for other in deployment.cells
+            if (other.stratum, other.sampling) == (cell.stratum, cell.sampling)
+        }
         with self._phase("settle", *where):
             before, settled_before = await metrics.settled(url, names)
         with self._phase("drive", *where, requests=cell.requests, concurrency=cell.concurrency):
             window = await paced(requests, on_row=self._on_row)
-        with self._phase("settle", *where):
-            after, settled_after = await metrics.settled(url, names)
+        lost: DeploymentError | None = None
+        try:
+            with self._phase("settle", *where):
+                after, settled_after = await metrics.settled(url, names)
+        except DeploymentError as error:
+            # The server died in the window: what the client saw of that is evidence too.
+            after, settled_after, lost = "", False, error
         settled = settled_before and settled_after
         with self._phase("write", *where):
             attempt.write_cell(
@@ -244,6 +267,8 @@ class _Walk:
                     "stratum": cell.stratum,
                     "sampling": cell.sampling.name,
                     "requests": cell.requests,
+                    "loads": loads,
+                    "aborted": lost is not None,
                     "warmup": attrs.asdict(warmed),
                     "settled": settled,
                     "specbench": specbench.__version__,
@@ -259,18 +284,11 @@ class _Walk:
             expected=deployment.arm.expected,
             counting=deployment.arm.counting,
             required=self._plan.read.experiment.gates,
-            more=self._same_prompts(deployment, cell),
+            more=tuple(filter(None, [same_prompts(loads, len(prompts))])),
         )
         self.note("cell", attempt.path.name, _told(judged), cell.name)
-
-    def _same_prompts(self, deployment: PlannedDeployment, cell: PlannedCell) -> tuple[Any, ...]:
-        counts = {
-            other.concurrency: other.requests
-            for other in deployment.cells
-            if (other.stratum, other.sampling) == (cell.stratum, cell.sampling)
-        }
-        verdict = same_prompts(counts, len(self._plan.read.prompts(cell.stratum)))
-        return (verdict,) if verdict else ()
+        if lost is not None:
+            raise lost
 
     def _wording(self, server: Server, sampling: Sampling, salt: str) -> Wording:
         engine = self._plan.engine
@@ -329,8 +347,8 @@ class _Walk:
 
 def _launch_facts(server: Server) -> dict[str, Any]:
     return {
-        "argv": server.command.argv,
-        "environment": scrubbed(dict(server.command.environment)),
+        "argv": scrubbed(server.command.argv),
+        "environment": scrubbed(server.command.environment),
         "pid": server.pid,
         "port": server.port,
         "machine": provenance.machine(),

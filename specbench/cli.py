@@ -97,12 +97,14 @@ def run(
     """
     from specbench.experiment.read import require_here
     from specbench.plan import estimate
+    from specbench.traffic.limits import require_machine
     from specbench.units import duration_text
 
     console = _console()
     methods = _methods()
     read = _read(spec, methods)
     require_here(read)
+    require_machine(max(read.experiment.load.closed.concurrency))
     planned = _plan(read, methods, blocks)
     guess = estimate(planned)
     console.print(

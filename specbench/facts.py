@@ -90,22 +90,12 @@ class CounterNames:
     position_label: str
     engine_label: str
     generation_tokens: str
-    requests_succeeded: str
     preemptions: str
     prefix_queries: str
     prefix_hits: str
     running: str
     waiting: str
     process_start: str
-
-
-@attrs.frozen(kw_only=True)
-class Series:
-    """One sample of an exposition: a metric name, its labels, its value."""
-
-    name: str
-    labels: tuple[tuple[str, str], ...]
-    value: float
 
 
 @attrs.frozen(kw_only=True)
@@ -120,7 +110,6 @@ class CounterDelta:
     """What the counters did between two snapshots of one process, summed over engines."""
 
     generation_tokens: int
-    requests_succeeded: int
     preemptions: int
     prefix_queries: int
     prefix_hits: int
@@ -222,12 +211,17 @@ class CellSummary:
     achieved_concurrency: float | None
     ttft_p50_s: float | None
     ttft_p95_s: float | None
+    ttft_p99_s: float | None
     tpot_p50_s: float | None
     tpot_p95_s: float | None
+    tpot_p99_s: float | None
     e2e_p50_s: float | None
     e2e_p95_s: float | None
+    e2e_p99_s: float | None
     p95_weak: bool
     """Fewer than 200 successes stand behind the p95 values."""
+    p99_weak: bool
+    """Fewer than 1,000 successes stand behind the p99 values."""
     tokens_per_event: float | None
     events: int
     merged_events: int
@@ -256,7 +250,7 @@ class JournalEntry:
     unix_s: float
     monotonic_ns: int
     phase: str
-    """launch, ready, audit, capture, warm, settle, drive, judge, stop, write, ..."""
+    """launch, ready, audit, capture, warm, settle, drive, write or stop; notes have their own."""
     state: Literal["start", "end", "note"]
     deployment: str = ""
     cell: str = ""

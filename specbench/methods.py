@@ -98,7 +98,7 @@ class Method(ABC, Generic[OptionsT]):
         return ()
 
     def assets(self, options: OptionsT) -> tuple[str, ...]:  # noqa: ARG002
-        """Give paths of checkpoints whose files are digested into the provenance."""
+        """Give checkpoints whose configuration and tokenizer are digested into the provenance."""
         return ()
 
     @abstractmethod

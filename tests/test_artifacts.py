@@ -38,6 +38,25 @@ def test_the_digest_is_of_what_is_measured(read_small: Callable[..., ReadExperim
 def test_values_of_secret_names_are_hidden() -> None:
     hidden = scrubbed({"env": {"HF_TOKEN": "abc", "PATH": "x"}, "list": [{"api_key": "k", "n": 3}]})
     assert hidden == {"env": {"HF_TOKEN": "***", "PATH": "x"}, "list": [{"api_key": "***", "n": 3}]}
+    assert scrubbed(("serve", "--api-key", "k", "--port", "1")) == [
+        "serve",
+        "--api-key",
+        "***",
+        "--port",
+        "1",
+    ]
+
+
+def test_a_tokenizer_is_no_secret(read_small: Callable[..., ReadExperiment]) -> None:
+    assert scrubbed({"tokenizer": "/a", "max_tokens": "5"}) == {
+        "tokenizer": "/a",
+        "max_tokens": "5",
+    }
+    vllm = "engine: vllm, model: /m, flags: {tokenizer: /a}"
+    first = SMALL.replace(
+        "engine: simulated, model: toy, flags: {step-ms: 1, token-us: 20, seed: 3}", vllm
+    )
+    assert run_digest(read_small(first)) != run_digest(read_small(first.replace("/a", "/b")))
 
 
 def window() -> Window:

@@ -213,3 +213,95 @@ def test_a_run_that_was_stopped_goes_on_where_it_was(tmp_path: Path, blow: signa
     with opened(tmp_path / "r.duckdb") as connection:
         split = rows(connection, "select distinct block, place, split from deployments where split")
     assert split == [{"block": 1, "place": 2, "split": True}]
+
+
+def test_a_server_that_dies_in_a_window_leaves_its_rows_and_is_measured_again(
+    tmp_path: Path,
+) -> None:
+    document = SMALL.replace("blocks: 2", "blocks: 1").replace("step-ms: 1", "step-ms: 20")
+    spec = write_small(tmp_path, document)
+    arguments = [
+        "run",
+        spec,
+        "--runs",
+        tmp_path / "runs",
+        "--results",
+        tmp_path / "r.duckdb",
+        "--reports",
+        tmp_path / "reports",
+    ]
+    command = [sys.executable, "-m", "specbench", *map(str, arguments)]
+    first = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+
+    def driven() -> bool:
+        journals = list((tmp_path / "runs").glob("*/journal.jsonl"))
+        return bool(journals) and any(
+            entry.phase == "drive" and entry.state == "start" and "eagle" in entry.deployment
+            for entry in RunFolder(journals[0].parent).journal()
+        )
+
+    wait_for(driven)
+    (launch,) = (tmp_path / "runs").glob("*/*eagle-k3-a1/launch.json")
+    os.kill(json.loads(launch.read_text())["pid"], signal.SIGKILL)
+    said, _ = first.communicate()
+    assert first.returncode == 0, said
+    assert "REJECTED" in said
+    with opened(tmp_path / "r.duckdb") as connection:
+        (failed,) = rows(
+            connection, "select status, reason, exit_code from deployments where arm = 'eagle-k3'"
+        )
+        (cell,) = rows(
+            connection,
+            "select rejected, requests, successes from cells join deployments using (deployment_id) where arm = 'eagle-k3'",
+        )
+        gone = rows(
+            connection,
+            "select missing from effects where arm = 'eagle-k3' and estimate is not null",
+        )
+    assert (failed["status"], failed["exit_code"]) == ("failed", -signal.SIGKILL)
+    assert "gives no counters" in failed["reason"]
+    assert cell["rejected"]
+    assert cell["successes"] < cell["requests"]
+    assert gone == []
+    again = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert again.returncode == 0, again.stdout + again.stderr
+    with opened(tmp_path / "r.duckdb") as connection:
+        found = rows(
+            connection,
+            "select attempt, status, count(c.cell_id) filter (not c.rejected) as whole from deployments join cells c using (deployment_id) where arm = 'eagle-k3' group by all order by 1",
+        )
+        effects = rows(
+            connection,
+            "select blocks from effects where arm = 'eagle-k3' and metric = 'output_throughput'",
+        )
+    assert found == [
+        {"attempt": 1, "status": "failed", "whole": 0},
+        {"attempt": 2, "status": "complete", "whole": 2},
+    ]
+    assert [row["blocks"] for row in effects] == [1, 1]
+
+
+def test_a_confirmation_gives_no_effect_for_an_arm_that_is_split(tmp_path: Path) -> None:
+    document = SMALL.replace("target:", "stage: confirmation\ntarget:", 1).replace(
+        "blocks: 2", "blocks: 1"
+    )
+    done = run_small(tmp_path, document)
+    (attempt,) = done.run.glob("*ngram-k3-a1")
+    other = attempt.with_name(attempt.name.replace("-a1", "-a2"))
+    other.mkdir()
+    (attempt / "mixed-greedy-c4").rename(other / "mixed-greedy-c4")
+    for name in ("audit.json", "deployment.json"):
+        (other / name).write_text((attempt / name).read_text())
+    again = run_small(tmp_path, document)
+    assert again.result.exit_code == 0
+    with opened(done.results) as connection:
+        found = rows(
+            connection, "select distinct estimate, missing from effects where arm = 'ngram-k3'"
+        )
+        others = rows(
+            connection, "select estimate from effects where arm = 'eagle-k3' and estimate is null"
+        )
+    assert found == [
+        {"estimate": None, "missing": ["block 1: its cells come from several attempts"]}
+    ]
+    assert others == []

@@ -50,7 +50,7 @@ class Target:
     )
     compile_cache: Literal["fresh", "shared"] = attrs.field(
         default="fresh",
-        metadata=said("fresh: each deployment compiles anew. shared: listed as a confound."),
+        metadata=said("fresh: each deployment compiles anew. shared: told in the provenance."),
     )
 
 

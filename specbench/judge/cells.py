@@ -13,8 +13,10 @@ from specbench.experiment.model import Gates
 from specbench.facts import CellSummary, RequestRow, Verdict
 from specbench.units import seconds
 
-P95_WITHHELD_BELOW = 60
-P95_WEAK_BELOW = 200
+WITHHELD_BELOW = {0.95: 60, 0.99: 300}
+"""Successes under which a tail percentile is not given."""
+WEAK_BELOW = {0.95: 200, 0.99: 1000}
+"""Successes under which it is given, and marked."""
 
 
 def ttft_s(row: RequestRow) -> float | None:
@@ -22,6 +24,13 @@ def ttft_s(row: RequestRow) -> float | None:
     if row.status != "ok" or row.first_payload_ns is None:
         return None
     return seconds(row.first_payload_ns - row.sent_ns)
+
+
+def first_tokens_s(row: RequestRow) -> float | None:
+    """Give the time from send() to the first event with generated token ids."""
+    if row.status != "ok" or row.first_tokens_ns is None:
+        return None
+    return seconds(row.first_tokens_ns - row.sent_ns)
 
 
 def e2e_s(row: RequestRow) -> float | None:
@@ -77,11 +86,15 @@ def summarise(rows: Sequence[RequestRow], concurrency: int) -> CellSummary:
         achieved_concurrency=achieved_concurrency(rows, concurrency),
         ttft_p50_s=quantile(ttft, 0.5),
         ttft_p95_s=quantile(ttft, 0.95),
+        ttft_p99_s=quantile(ttft, 0.99),
         tpot_p50_s=quantile(tpot, 0.5),
         tpot_p95_s=quantile(tpot, 0.95),
+        tpot_p99_s=quantile(tpot, 0.99),
         e2e_p50_s=quantile(e2e, 0.5),
         e2e_p95_s=quantile(e2e, 0.95),
-        p95_weak=len(good) < P95_WEAK_BELOW,
+        e2e_p99_s=quantile(e2e, 0.99),
+        p95_weak=len(good) < WEAK_BELOW[0.95],
+        p99_weak=len(good) < WEAK_BELOW[0.99],
         tokens_per_event=tokens / events if tokens is not None and events else None,
         events=events,
         merged_events=sum(row.merged_events for row in good),
@@ -89,8 +102,8 @@ def summarise(rows: Sequence[RequestRow], concurrency: int) -> CellSummary:
 
 
 def quantile(values: Sequence[float], share: float) -> float | None:
-    """Give a linearly interpolated percentile; a p95 of fewer than 60 values is withheld."""
-    if not values or (share > 0.9 and len(values) < P95_WITHHELD_BELOW):  # noqa: PLR2004 - tails
+    """Give a linearly interpolated percentile, or None where too few values carry it."""
+    if len(values) < WITHHELD_BELOW.get(share, 1):
         return None
     return float(np.quantile(values, share))
 

@@ -59,7 +59,6 @@ def difference(
         positions[place] = positions.get(place, 0.0) + value - before.series[key]
     return CounterDelta(
         generation_tokens=delta(names.generation_tokens),
-        requests_succeeded=delta(names.requests_succeeded),
         preemptions=delta(names.preemptions),
         prefix_queries=delta(names.prefix_queries),
         prefix_hits=delta(names.prefix_hits),
@@ -94,13 +93,14 @@ def acceptance(delta: CounterDelta) -> Acceptance | None:
 
 
 def summarise(
-    found: Acceptance, *, completion_tokens: int | None, requests: int
+    found: Acceptance, *, completion_tokens: int | None, requests_failed: int
 ) -> AcceptanceSummary:
     """Give the ratios of a window, each None where its denominator is 0 or unknown.
 
-    Accepted counts precede the cut at the end of an output. With T tokens delivered to R requests,
-    each has one token of its prefill and each draft one of the target's own, so at most
-    T - R - drafts accepted tokens were delivered.
+    Accepted counts precede the cut at the end of an output. Each of R requests has one token of its
+    prefill, and each draft one of the target's own, unless the output was cut inside that draft,
+    which happens once a request at most: of T tokens at most T - drafts are accepted ones. Drafts
+    of failed requests are among `drafts`, so with `requests_failed` there is no such bound.
     """
     drafts, drafted, accepted = found.drafts, found.drafted, found.accepted
     tokens = completion_tokens
@@ -114,7 +114,7 @@ def summarise(
         ),
         tokens_per_step=tokens / (tokens - accepted) if tokens and tokens > accepted else None,
         delivered_accepted_max=(
-            None if tokens is None else max(min(accepted, tokens - requests - drafts), 0)
+            None if tokens is None or requests_failed else max(min(accepted, tokens - drafts), 0)
         ),
     )
 
@@ -171,6 +171,14 @@ def _rejections(
     before: CounterSnapshot, after: CounterSnapshot, names: CounterNames
 ) -> Iterator[Verdict]:
     required = "one process, no counter decreased"
+    if not after.series:
+        yield Verdict(
+            gate="counters",
+            outcome="fail",
+            observed="the server gave no counters after the window",
+            required=required,
+        )
+        return
     starts = [dict(_series(snapshot, names.process_start)) for snapshot in (before, after)]
     if starts[0] != starts[1]:
         yield Verdict(
@@ -197,7 +205,7 @@ def _rejections(
                 required=required,
             )
     for key, value in after.series.items():
-        if key[0] in _read(names) and key not in before.series and value:
+        if key[0] in _read(names) and key not in before.series:
             yield Verdict(
                 gate="counters",
                 outcome="fail",
@@ -225,7 +233,6 @@ def _read(names: CounterNames) -> frozenset[str]:
             names.accepted_tokens,
             names.accepted_per_position,
             names.generation_tokens,
-            names.requests_succeeded,
             names.preemptions,
             names.prefix_queries,
             names.prefix_hits,

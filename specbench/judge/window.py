@@ -73,7 +73,9 @@ def judge_window(
     if acceptance is not None:
         verdicts.append(counters.identities(acceptance, expected, counting))
         ratios = counters.summarise(
-            acceptance, completion_tokens=summary.output_tokens, requests=summary.successes
+            acceptance,
+            completion_tokens=summary.output_tokens,
+            requests_failed=summary.requests - summary.successes,
         )
     return Judged(
         summary=summary,

@@ -23,6 +23,7 @@ from specbench.errors import DeploymentError
 from specbench.launchers import guard
 from specbench.methods import Command
 
+# HOME and TMPDIR, because model hubs and compilers look for their caches there.
 INHERITED = ("PATH", "HOME", "TMPDIR")
 INHERITED_PREFIXES = ("CUDA_", "HF_", "LD_")
 GRACE_S = 20.0
@@ -46,8 +47,12 @@ class Server:
 
 
 @asynccontextmanager
-async def serving(command: Command, log: Path) -> AsyncIterator[Server]:
+async def serving(
+    command: Command, log: Path, *, grace_s: float = GRACE_S
+) -> AsyncIterator[Server]:
     """Start a server and end it, with its whole group, when the block is left.
+
+    It has `grace_s` to end by itself, then it is killed.
 
     `log` is an absolute path: the server runs in a scratch folder of its own.
 
@@ -62,7 +67,7 @@ async def serving(command: Command, log: Path) -> AsyncIterator[Server]:
         "environment": environment(filled),
         "cwd": str(scratch),
         "log": str(log),
-        "grace_s": GRACE_S,
+        "grace_s": grace_s,
     }
     with log.open("ab") as errors:
         process = await anyio.open_process(

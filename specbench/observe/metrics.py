@@ -56,7 +56,7 @@ async def settled(url: str, names: CounterNames) -> tuple[str, bool]:
         with anyio.move_on_after(SETTLE_TIMEOUT_S):
             while True:
                 text = await _get(client, url)
-                current = parse(text)
+                current = _parsed(text, url)
                 idle = not gauge_total(current, names.running) and not gauge_total(
                     current, names.waiting
                 )
@@ -81,6 +81,13 @@ async def fetch_json(url: str) -> object | None:
         except ValueError:
             return None
         return document
+
+
+def _parsed(text: str, url: str) -> CounterSnapshot:
+    try:
+        return parse(text)
+    except ValueError as error:
+        raise DeploymentError(f"{url} is malformed: {error}", kind="malformed_metrics") from error
 
 
 async def _get(client: httpx.AsyncClient, url: str) -> str:

@@ -10,6 +10,7 @@ import subprocess
 import sys
 from collections.abc import Iterable
 from importlib.metadata import PackageNotFoundError, distributions, version
+from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ TOKENIZER_FILES = (
     "chat_template.jinja",
 )
 CONFIG_FILES = ("config.json", "generation_config.json")
+ENGINE_LIBRARIES = ("torch", "transformers", "tokenizers", "triton", "flashinfer-python")
 LIBRARIES = ("anyio", "attrs", "duckdb", "httptools", "msgspec", "numpy", "pyarrow", "scipy")
 
 
@@ -39,7 +41,7 @@ def software() -> dict[str, Any]:
     """Give the versions of specbench, its revision, Python and the libraries that measure."""
     return {
         "specbench": version("specbench"),
-        "git": _git(Path.cwd()),
+        "git": _git(Path(str(files("specbench")))),
         "python": sys.version.split()[0],
         "libraries": {name: _version_of(name) for name in LIBRARIES},
     }
@@ -50,17 +52,20 @@ def engine_version(python: str | None, names: Iterable[str]) -> str | None:
 
     The site-packages beside `bin/python` are read; None when nothing is found there.
     """
+    found = packages(python, names)
+    return next((found[name] for name in names if name in found), None)
+
+
+def packages(python: str | None, names: Iterable[str]) -> dict[str, str]:
+    """Give the versions of those packages that an interpreter has (ours, when None)."""
     if python is None:
-        found = [_version_of(name) for name in names]
-        return next((item for item in found if item), None)
+        return {name: version for name in names if (version := _version_of(name))}
     root = Path(python).absolute().parent.parent
     folders = [str(path) for path in root.glob("lib/python3*/site-packages")]
     installed = {
-        (item.metadata["Name"] or "").lower(): item.version
-        for item in distributions(path=folders)
-        if (item.metadata["Name"] or "").lower() in names
+        (item.metadata["Name"] or "").lower(): item.version for item in distributions(path=folders)
     }
-    return next((installed[name] for name in names if name in installed), None)
+    return {name: installed[name] for name in names if name in installed}
 
 
 def checkpoint(path: str) -> dict[str, Any]:

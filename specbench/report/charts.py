@@ -7,6 +7,7 @@ from typing import Any
 
 import altair as alt
 import attrs
+import numpy as np
 
 from specbench.report.content import Content, Row
 
@@ -15,6 +16,8 @@ BASELINE_COLOUR = "#555555"
 REPEAT_COLOUR = "#a0a0a0"
 HEIGHT = 240
 MARGIN = 1.08
+MOST_STEPS = 200
+"""Most points of one distribution: its evenly spaced quantiles."""
 
 
 @attrs.frozen(kw_only=True)
@@ -81,14 +84,14 @@ def _colour(content: Content) -> alt.Color:
 
 def _speedups(content: Content) -> Iterator[Figure]:
     colour, scale = _colour(content), _ratio_scale(content.repeats)
-    for stratum in _values(content.repeats, "stratum"):
-        repeats = [row for row in content.repeats if row["stratum"] == stratum]
+    for stratum, sampling in _values(content.repeats, "stratum", "sampling"):
+        repeats = _chosen(content.repeats, stratum=stratum, sampling=sampling)
         means = [
             row
-            for row in content.effects
-            if row["stratum"] == stratum
-            and row["metric"] == "output_throughput"
-            and row["estimate"] is not None
+            for row in _chosen(
+                content.effects, stratum=stratum, sampling=sampling, metric="output_throughput"
+            )
+            if row["estimate"] is not None
         ]
         x = alt.X(
             "concurrency:O", title="concurrency (requests in flight)", axis=alt.Axis(labelAngle=0)
@@ -138,9 +141,9 @@ def _speedups(content: Content) -> Iterator[Figure]:
         )
         layers = [unity, dots, bars] + ([intervals] if any(row["low"] for row in named) else [])
         yield Figure(
-            name=f"speedup-{stratum}",
+            name=f"speedup-{stratum}-{sampling}",
             section="speedup",
-            title=stratum,
+            title=f"{stratum}, {sampling}",
             chart=_sized(alt.layer(*layers)),
         )
 
@@ -156,7 +159,6 @@ def _acceptance(content: Content) -> Iterator[Figure]:
         "concurrency",
         "block",
         "acceptance_rate",
-        "tokens_per_step",
         "ratio",
     )
     yield Figure(
@@ -193,16 +195,15 @@ def _acceptance(content: Content) -> Iterator[Figure]:
 
 
 def _positions(content: Content) -> Iterator[Figure]:
-    for stratum, concurrency in _values(content.positions, "stratum", "concurrency"):
-        chosen = [
-            row
-            for row in content.positions
-            if (row["stratum"], row["concurrency"]) == (stratum, concurrency)
-        ]
+    for cell in _values(content.positions, "stratum", "sampling", "concurrency"):
+        stratum, sampling, concurrency = cell
+        chosen = _chosen(
+            content.positions, stratum=stratum, sampling=sampling, concurrency=concurrency
+        )
         yield Figure(
-            name=f"positions-{stratum}-c{concurrency}",
+            name=f"positions-{stratum}-{sampling}-c{concurrency}",
             section="positions",
-            title=f"{stratum}, concurrency {concurrency}",
+            title=f"{stratum}, {sampling}, concurrency {concurrency}",
             chart=_sized(
                 alt.Chart(_data(_columns(chosen, "arm", "block", "position", "rate")))
                 .mark_line(point=True, opacity=0.75)
@@ -218,37 +219,32 @@ def _positions(content: Content) -> Iterator[Figure]:
 
 
 def _latency(content: Content) -> Iterator[Figure]:
-    for stratum, concurrency in _values(content.requests, "stratum", "concurrency"):
-        chosen = [
-            row
-            for row in content.requests
-            if (row["stratum"], row["concurrency"]) == (stratum, concurrency)
-        ]
+    for cell in _values(content.requests, "stratum", "sampling", "concurrency"):
+        stratum, sampling, concurrency = cell
+        chosen = _chosen(
+            content.requests, stratum=stratum, sampling=sampling, concurrency=concurrency
+        )
         for quantity, name in (("tpot_ms", "TPOT"), ("ttft_ms", "TTFT")):
             yield Figure(
-                name=f"{name.lower()}-{stratum}-c{concurrency}",
+                name=f"{name.lower()}-{stratum}-{sampling}-c{concurrency}",
                 section="latency",
-                title=f"{name}, {stratum}, concurrency {concurrency}",
+                title=f"{name}, {stratum}, {sampling}, concurrency {concurrency}",
                 chart=_sized(_distribution(content, chosen, quantity, name)),
             )
 
 
 def _distribution(content: Content, chosen: Sequence[Row], quantity: str, name: str) -> Any:
-    steps = [
-        {"arm": arm, "block": block, "ms": value, "share": (place + 1) / len(values)}
-        for arm, block in _values(chosen, "arm", "block")
-        if (
-            values := sorted(
-                row[quantity]
-                for row in chosen
-                if (row["arm"], row["block"]) == (arm, block) and row[quantity] is not None
-            )
-        )
-        for place, value in enumerate(values)
-    ]
+    steps = []
+    for arm, block in _values(chosen, "arm", "block"):
+        found = _chosen(chosen, arm=arm, block=block)
+        values = sorted(row[quantity] for row in found if row[quantity] is not None)
+        steps += [
+            {"arm": arm, "block": block, "ms": float(np.quantile(values, share)), "share": share}
+            for share in np.linspace(0, 1, min(len(values), MOST_STEPS)).tolist()
+        ]
     return (
         alt.Chart(_data(steps))
-        .mark_line(interpolate="step-after", strokeWidth=1.5, opacity=0.85)
+        .mark_line(strokeWidth=1.5, opacity=0.85)
         .encode(
             x=alt.X("ms:Q", title=f"{name} (ms)", scale=alt.Scale(zero=False)),
             y=alt.Y("share:Q", title="share of requests", axis=alt.Axis(format="%")),
@@ -286,8 +282,10 @@ def _columns(found: Sequence[Row], *names: str) -> list[Row]:
     return [{name: row[name] for name in names} for row in found]
 
 
+def _chosen(found: Sequence[Row], **wanted: object) -> list[Row]:
+    return [row for row in found if all(row[name] == value for name, value in wanted.items())]
+
+
 def _values(found: Sequence[Row], *names: str) -> list[Any]:
-    """Give the distinct values of columns in order of appearance, sorted."""
-    if len(names) == 1:
-        return sorted({row[names[0]] for row in found})
+    """Give the distinct values of columns, sorted."""
     return sorted({tuple(row[name] for name in names) for row in found})

@@ -76,14 +76,16 @@ def read_content(connection: duckdb.DuckDBPyConnection, run_id: str | None) -> C
             "where d.run_id = ? order by c.stratum, c.sampling, c.concurrency, d.arm, d.block"
         ),
         positions=read(
-            "select arm, stratum, concurrency, block, position, rate from acceptance_positions "
+            "select arm, stratum, sampling, concurrency, block, position, rate "
+            "from acceptance_positions "
             "where run_id = ? and not rejected order by all"
         ),
         requests=read(
-            "select d.arm, d.block, c.stratum, c.concurrency, r.ttft_s * 1000 as ttft_ms, "
+            "select d.arm, d.block, c.stratum, c.sampling, c.concurrency, "
+            "r.ttft_s * 1000 as ttft_ms, "
             "r.tpot_s * 1000 as tpot_ms from requests r join cells c using (cell_id) "
             "join deployments d using (deployment_id) "
-            "where d.run_id = ? and r.status = 'ok' and r.\"index\" < 400 and not c.rejected"
+            "where d.run_id = ? and r.status = 'ok' and not c.rejected"
         ),
         deployments=read(
             "select * from deployments where run_id = ? order by block, place, attempt"

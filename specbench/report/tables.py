@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 
 from specbench.report.content import Content, Row
@@ -40,9 +40,10 @@ def effects_table(content: Content) -> str:
         body.append(
             [
                 effect["stratum"],
+                effect["sampling"],
                 f"{effect['concurrency']}",
                 effect["arm"] + (" (A/A)" if effect["role"] == "noise_floor" else ""),
-                _ratio(effect["estimate"]),
+                _ratio(effect),
                 _interval(effect),
                 ", ".join(f"{row['ratio']:.3f}" for row in found) or "-",
                 _span([row["baseline"] for row in found]),
@@ -51,7 +52,8 @@ def effects_table(content: Content) -> str:
             ]
         )
     headers = (
-        "workload",
+        "stratum",
+        "sampling",
         "conc.",
         "arm",
         "speed-up",
@@ -69,6 +71,7 @@ def cells_table(content: Content) -> str:
     body = [
         [
             cell["stratum"],
+            cell["sampling"],
             f"{cell['concurrency']}",
             cell["arm"],
             f"{cell['block']}" + (" split" if cell["split"] else ""),
@@ -87,7 +90,8 @@ def cells_table(content: Content) -> str:
         for cell in content.cells
     ]
     headers = (
-        "workload",
+        "stratum",
+        "sampling",
         "conc.",
         "arm",
         "block",
@@ -175,11 +179,11 @@ def provenance_table(content: Content) -> str:
     workloads = ", ".join(f"{w['path']} {w['sha256'][:12]}" for w in origin["workloads"])
     tokenizer = (origin["target"].get("tokenizer") or {}).get("tokenizer.json")
     config = (origin["target"].get("config") or {}).get("config.json")
-    libraries = ", ".join(f"{name} {found}" for name, found in software["libraries"].items())
     body: list[Sequence[Cell]] = [
         ("run", row["run_id"]),
         ("specbench", f"{row['specbench_version']}, revision {row['git'] or 'unknown'}"),
         ("engine", f"{row['engine']} {row['engine_version'] or '(version unknown)'}"),
+        ("engine libraries", _versions(origin["engine_libraries"]) or "none of those looked for"),
         ("model", row["model"]),
         ("model config sha256", config or "unknown: no local checkpoint"),
         ("tokenizer sha256", tokenizer or "unknown: no local checkpoint"),
@@ -187,8 +191,9 @@ def provenance_table(content: Content) -> str:
         ("host", f"{machine['host']}, {machine['platform']}"),
         ("processor", f"{machine['cpu']}, {machine['cpus']} logical"),
         ("accelerators", ", ".join(machine["gpus"]) or "none seen"),
+        ("compile cache", json.loads(row["plan"])["experiment"]["target"]["compile_cache"]),
         ("client clock", ", ".join(sorted({cell["clock"] for cell in content.cells})) or "-"),
-        ("python", f"{software['python']}; {libraries}"),
+        ("python", f"{software['python']}; {_versions(software['libraries'])}"),
     ]
     return table(("what", "value"), body, empty="")
 
@@ -220,10 +225,16 @@ def _key(row: Row) -> tuple[object, ...]:
     return row["arm"], row["stratum"], row["sampling"], row["concurrency"]
 
 
-def _ratio(value: float | None) -> Cell:
-    if value is None:
+def _ratio(effect: Row) -> Cell:
+    """Give the estimate, coloured only where its interval excludes 1."""
+    if effect["estimate"] is None:
         return "withheld"
-    return f"{value:.3f}x", "gain" if value > 1 else "loss"
+    shown = f"{effect['estimate']:.3f}x"
+    if effect["low"] is not None and effect["low"] > 1:
+        return shown, "gain"
+    if effect["high"] is not None and effect["high"] < 1:
+        return shown, "loss"
+    return shown, "open"
 
 
 def _interval(effect: Row) -> str:
@@ -237,6 +248,10 @@ def _span(values: Sequence[float]) -> str:
 
 def _number(value: float | None, style: str) -> str:
     return "-" if value is None else format(value, style)
+
+
+def _versions(found: Mapping[str, str | None]) -> str:
+    return ", ".join(f"{name} {version}" for name, version in found.items())
 
 
 def _ms(value: float | None, digits: int) -> str:

@@ -16,7 +16,6 @@ from specbench.judge import cells as cell_rules
 from specbench.judge.confounds import differences
 from specbench.methods import Confound
 from specbench.store.judged_run import JudgedCell, JudgedDeployment, JudgedRun
-from specbench.units import seconds
 
 Row = dict[str, Any]
 
@@ -71,6 +70,7 @@ def deployment_row(run: JudgedRun, item: JudgedDeployment) -> Row:
         "split": item.split,
         "host": launch.get("machine", {}).get("host"),
         "command": launch.get("argv"),
+        "every_step_drafts": (item.arm["counting"] or {}).get("every_step_drafts"),
         "caveats": item.arm["caveats"],
         "source_sha256": file_digest(item.attempt.path / "deployment.json"),
     }
@@ -103,6 +103,11 @@ def cell_row(item: JudgedDeployment, cell: JudgedCell) -> Row:
         "source_sha256": file_digest(cell.folder.path / "cell.json"),
         **attrs.asdict(judged.summary),
     }
+    if judged.delta:
+        row |= {
+            name: getattr(judged.delta, name)
+            for name in ("preemptions", "prefix_queries", "prefix_hits")
+        }
     if judged.acceptance:
         row |= {
             "drafts": judged.acceptance.drafts,
@@ -119,13 +124,12 @@ def cell_row(item: JudgedDeployment, cell: JudgedCell) -> Row:
 def request_rows(cell: JudgedCell) -> Iterator[Row]:
     """Give every request of a window, failures too."""
     for row in cell.rows:
-        first = row.first_tokens_ns
         yield {
             **attrs.asdict(row),
             "cell_id": cell.cell_id,
             "events": len(row.event_ns),
             "ttft_s": cell_rules.ttft_s(row),
-            "first_tokens_s": None if first is None else seconds(first - row.sent_ns),
+            "first_tokens_s": cell_rules.first_tokens_s(row),
             "tpot_s": cell_rules.tpot_s(row),
             "e2e_s": cell_rules.e2e_s(row),
             "source": "specbench",
@@ -165,7 +169,9 @@ def verdict_rows(item: JudgedDeployment) -> Iterator[Row]:
 
 def difference_rows(run: JudgedRun, deployments: Sequence[JudgedDeployment]) -> Iterator[Row]:
     """Give what differs from the baseline of each deployment's block."""
-    audits = {item.block: item.audit for item in deployments if item.arm["role"] == "baseline"}
+    plain = [item for item in deployments if item.arm["role"] != "arm" and item.audit]
+    plain.sort(key=lambda item: item.arm["role"] == "baseline")
+    audits = {item.block: item.audit for item in plain}
     for item in deployments:
         base = audits.get(item.block)
         if item.arm["role"] == "baseline" or base is None or item.audit is None:

@@ -53,7 +53,8 @@ def _ingest_run(connection: duckdb.DuckDBPyConnection, run: JudgedRun) -> None:
     differing = list(index_rows.difference_rows(run, deployments))
     store.insert(connection, "differences", differing)
     barred = {(row["block"], row["arm"]): row["fact"] for row in differing if row["controlled"]}
-    found = effects(_points(deployments, barred))
+    confirming = run.experiment["stage"] == "confirmation"
+    found = effects(_points(deployments, barred, confirming=confirming))
     store.insert(connection, "effects", [index_rows.effect_row(run, effect) for effect in found])
     store.insert(
         connection,
@@ -63,14 +64,25 @@ def _ingest_run(connection: duckdb.DuckDBPyConnection, run: JudgedRun) -> None:
 
 
 def _points(
-    deployments: Sequence[JudgedDeployment], barred: dict[tuple[int, str], str]
+    deployments: Sequence[JudgedDeployment],
+    barred: dict[tuple[int, str], str],
+    *,
+    confirming: bool,
 ) -> Iterator[Point]:
+    """Give every cell's values, without those that a ruling keeps out of effects.
+
+    `barred` names the controlled property that differs, by block and arm.
+    """
     for item in deployments:
         name = item.arm["name"]
-        fact = barred.get((item.block, name))
+        reasons = [v.gate for v in item.verdicts if v.outcome == "fail"]
+        if (item.block, name) in barred:
+            reasons.append(f"{barred[item.block, name]} differs from the baseline's")
+        if item.split and confirming:
+            reasons.append("its cells come from several attempts")
         for cell in item.cells:
             failed = [v.gate for v in cell.judged.verdicts if v.outcome == "fail"]
-            excluded = f"{fact} differs from the baseline's" if fact else ", ".join(failed)
+            excluded = ", ".join([*reasons, *failed])
             for metric in METRICS:
                 value = getattr(cell.judged.summary, metric)
                 yield Point(

@@ -126,7 +126,7 @@ def _cells(
             expected=expected,
             counting=counting,
             required=required,
-            more=_same_prompts(run, attempt, facts),
+            more=_same_prompts(run, facts),
         )
         yield JudgedCell(
             folder=folder,
@@ -139,12 +139,7 @@ def _cells(
         )
 
 
-def _same_prompts(run: JudgedRun, attempt: AttemptFolder, facts: Facts) -> tuple[Verdict, ...]:
-    others = [cell.facts() for cell in attempt.cells().values()]
-    counts = {
-        other["concurrency"]: other["requests"]
-        for other in others
-        if (other["stratum"], other["sampling"]) == (facts["stratum"], facts["sampling"])
-    }
+def _same_prompts(run: JudgedRun, facts: Facts) -> tuple[Verdict, ...]:
+    counts = {int(concurrency): count for concurrency, count in facts["loads"].items()}
     verdict = cell_rules.same_prompts(counts, run.plan["prompts"][facts["stratum"]])
     return (verdict,) if verdict else ()

@@ -46,9 +46,11 @@ create table deployments (
     split         boolean not null,
     host          varchar,
     command       varchar[],
+    every_step_drafts boolean,
     caveats       varchar[],
     source_sha256 varchar not null
 );
+comment on column deployments.every_step_drafts is 'False: steps may go undrafted, so tokens_per_step, not acceptance_length, bounds the gain. Null without speculation.';
 comment on table deployments is 'One row a launched server, failed ones too. The independent statistical unit.';
 comment on column deployments.role is 'baseline, noise_floor (the baseline launched again) or arm.';
 comment on column deployments.status is 'complete, rejected (not in effect), failed or interrupted.';
@@ -79,11 +81,15 @@ create table cells (
     achieved_concurrency   double,
     ttft_p50_s             double,
     ttft_p95_s             double,
+    ttft_p99_s             double,
     tpot_p50_s             double,
     tpot_p95_s             double,
+    tpot_p99_s             double,
     e2e_p50_s              double,
     e2e_p95_s              double,
+    e2e_p99_s              double,
     p95_weak               boolean not null,
+    p99_weak               boolean not null,
     tokens_per_event       double,
     merged_events          integer not null,
     drafts                 bigint,
@@ -95,6 +101,9 @@ create table cells (
     acceptance_by_position double[],
     tokens_per_step        double,
     delivered_accepted_max bigint,
+    preemptions            bigint,
+    prefix_queries         bigint,
+    prefix_hits            bigint,
     clock                  varchar not null,
     started_unix_s         double not null,
     judged_by              varchar not null,
@@ -106,10 +115,13 @@ comment on column cells.steady_throughput is 'The same from the c-th send to the
 comment on column cells.achieved_concurrency is 'Time mean of requests in flight from the c-th send to the last send.';
 comment on column cells.ttft_p50_s is 'Median time from send() to the first non-empty payload.';
 comment on column cells.tpot_p50_s is 'Median of (E2E - TTFT) / (completion tokens - 1), from exact usage.';
+comment on column cells.p95_weak is 'Fewer than 200 successes: the p95 values are weak. Under 60 they are null.';
+comment on column cells.p99_weak is 'Fewer than 1,000 successes: the p99 values are weak. Under 300 they are null.';
 comment on column cells.acceptance_rate is 'Accepted / drafted tokens, by the server''s counters.';
 comment on column cells.acceptance_length is '1 + accepted / drafts.';
 comment on column cells.acceptance_by_position is 'Accepted at position i / drafts; sums to acceptance_length - 1.';
 comment on column cells.tokens_per_step is 'T / (T - accepted) over completion tokens T: bounds the gain where steps may go undrafted.';
+comment on column cells.prefix_hits is 'Prompt tokens found in the prefix cache, of prefix_queries asked for.';
 comment on column cells.delivered_accepted_max is 'Most accepted tokens that can have reached a client; the counters precede truncation.';
 
 create table requests (

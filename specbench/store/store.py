@@ -79,7 +79,7 @@ def rows(
 
 
 def insert(connection: duckdb.DuckDBPyConnection, table: str, values: list[dict[str, Any]]) -> None:
-    """Insert rows by column name, through Arrow: executemany is a thousand times slower."""
+    """Insert rows by column name, through Arrow: executemany takes hundreds of times longer."""
     if not values:
         return
     import pyarrow as pa

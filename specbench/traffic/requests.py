@@ -55,7 +55,7 @@ def warming(
 ) -> list[TimedRequest]:
     """Give requests of the cell's shape on prompts that are not measured.
 
-    Each is the first half of one prompt's last message and the second half of the next one's, so
+    Each is the second half of the next prompt's last message, then the first half of its own, so
     that lengths and language stay those of the cell.
     """
     spliced = [

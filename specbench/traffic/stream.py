@@ -1,7 +1,8 @@
 """One connection that streams one request at a time, stamped as its bytes arrive.
 
-`asyncio.Protocol` with httptools: 7 to 9 microseconds of CPU an event, where the usual client stack
-takes 275. The event loop takes the arrival stamp (clock `user`).
+`asyncio.Protocol` with httptools, because the usual client stack costs some thirty times the CPU an
+event and delays its stamps by it (docs/decisions/0005-own-stream-client.md). The event loop takes
+the arrival stamp (clock `user`).
 """
 
 from __future__ import annotations
@@ -48,8 +49,6 @@ class Exchange:
     sent_ns: int
     done: asyncio.Future[None]
     splitter: EventSplitter = attrs.field(factory=EventSplitter)
-    answered: bool = False
-    """Whether any byte came back."""
     http_status: int | None = None
     body: bytearray = attrs.field(factory=bytearray)
     """The body of an answer that is no stream."""
@@ -69,8 +68,9 @@ class Exchange:
     text: list[str] = attrs.field(factory=list)
     token_ids: list[int] | None = None
 
-    def take(self, event: Event, stamp_ns: int, *, merged: bool) -> None:
-        """Take one event in."""
+    def take(self, event: Event, stamp_ns: int, *, merged: bool) -> bool:
+        """Take one event in, and tell whether it carried anything of the output."""
+        carried = False
         if self.first_event_ns is None:
             self.first_event_ns = stamp_ns
         if event.error is not None:
@@ -86,6 +86,7 @@ class Exchange:
             ids = choice.token_ids
             if not (said or delta.tool_calls or ids or choice.finish_reason):
                 continue
+            carried = True
             self.merged_events += merged
             self.event_ns.append(stamp_ns)
             self.event_tokens.append(None if ids is None else len(ids))
@@ -96,7 +97,9 @@ class Exchange:
                 self.first_tokens_ns = self.first_tokens_ns or stamp_ns
                 self.token_ids = [*(self.token_ids or ()), *ids]
             self.finish_reason = choice.finish_reason or self.finish_reason
-            self.last_payload_ns = stamp_ns
+            if said or delta.tool_calls or choice.finish_reason:
+                self.last_payload_ns = stamp_ns
+        return carried
 
     def fail(self, status: RequestStatus, error: str) -> None:
         """Note the first reason for which the request does not count."""
@@ -164,20 +167,8 @@ class Connection(asyncio.Protocol):
             self._transport.close()
 
     async def stream(self, request: TimedRequest, *, timeout_s: float) -> Exchange:
-        """Send one request and wait until its response is whole or lost.
-
-        A kept connection that the server closes just as we send has seen nothing of the request:
-        it is sent once more, on a new connection and with a new stamp.
-        """
+        """Send one request and wait until its response is whole or lost. Nothing is sent twice."""
         called_ns = time.perf_counter_ns()
-        was_open = self._transport is not None
-        exchange = await self._sent(request, called_ns, timeout_s)
-        lost = exchange.failure is not None and exchange.failure[0] == "connection_lost"
-        if was_open and lost and not exchange.answered:
-            exchange = await self._sent(request, called_ns, timeout_s)
-        return exchange
-
-    async def _sent(self, request: TimedRequest, called_ns: int, timeout_s: float) -> Exchange:
         loop = asyncio.get_running_loop()
         exchange = Exchange(request, called_ns, called_ns, loop.create_future())
         try:
@@ -212,7 +203,6 @@ class Connection(asyncio.Protocol):
         self._events_in_read = 0
         if self._exchange is None or self._parser is None:
             return
-        self._exchange.answered = True
         try:
             self._parser.feed_data(data)
         except httptools.HttpParserError as error:
@@ -245,8 +235,8 @@ class Connection(asyncio.Protocol):
             except ValueError as error:
                 exchange.fail("stream_error", str(error))
                 continue
-            exchange.take(event, self._stamp_ns, merged=self._events_in_read > 0)
-            self._events_in_read += bool(event.choices and event.choices[0].token_ids)
+            merged = self._events_in_read > 0
+            self._events_in_read += exchange.take(event, self._stamp_ns, merged=merged)
 
     def on_message_complete(self) -> None:
         """End the exchange (httptools)."""
@@ -260,6 +250,8 @@ class Connection(asyncio.Protocol):
             self._finish("incomplete", "the stream ended without a finish_reason")
         else:
             self._finish()
+        if self._parser is not None and not self._parser.should_keep_alive():
+            self.close()
 
     def _time_out(self, exchange: Exchange, timeout_s: float) -> None:
         if exchange is self._exchange:

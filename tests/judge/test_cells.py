@@ -111,6 +111,18 @@ def test_p95_is_withheld_below_60_and_weak_below_200(
     assert summary.ttft_p50_s is not None
 
 
+@pytest.mark.parametrize(
+    ("count", "withheld", "weak"),
+    [(299, True, True), (300, False, True), (999, False, True), (1000, False, False)],
+)
+def test_p99_is_withheld_below_300_and_weak_below_1000(
+    count: int, withheld: bool, weak: bool
+) -> None:
+    summary = cells.summarise([row(index) for index in range(count)], 1)
+    assert (summary.e2e_p99_s is None) is withheld
+    assert summary.p99_weak is weak
+
+
 @given(st.lists(st.floats(1e-6, 1e3), min_size=1, max_size=200))
 def test_a_median_is_numpys_linear_one(values: list[float]) -> None:
     assert cells.quantile(values, 0.5) == pytest.approx(float(np.percentile(values, 50)))

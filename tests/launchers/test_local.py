@@ -141,10 +141,7 @@ def test_a_command_that_does_not_exist_is_a_deployment_error(tmp_path: Path) -> 
         anyio.run(run)
 
 
-def test_a_server_that_ignores_sigterm_is_killed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("specbench.launchers.local.GRACE_S", 0.3)
+def test_a_server_that_ignores_sigterm_is_killed(tmp_path: Path) -> None:
     stubborn = (
         "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); "
         "print('up', flush=True); time.sleep(600)"
@@ -152,7 +149,9 @@ def test_a_server_that_ignores_sigterm_is_killed(
 
     async def run() -> int | None:
         async with serving(
-            Command(argv=(sys.executable, "-c", stubborn), environment={}), tmp_path / "log"
+            Command(argv=(sys.executable, "-c", stubborn), environment={}),
+            tmp_path / "log",
+            grace_s=0.3,
         ) as server:
             while "up" not in (tmp_path / "log").read_text():  # noqa: ASYNC110 - a file tells nobody
                 await anyio.sleep(0.01)

@@ -129,3 +129,27 @@ def test_an_unknown_format_or_run_is_refused(finished: FinishedRun, tmp_path: Pa
         write_report(finished.results, None, tmp_path, ("pdf",))
     with pytest.raises(StoreError, match=f"known: {finished.run.name}"):
         write_report(finished.results, "nothing", tmp_path, ("html",))
+
+
+def test_two_samplings_are_drawn_apart(content: Content) -> None:
+    def both(found: list[dict]) -> list[dict]:
+        return [*found, *({**row, "sampling": "warm"} for row in found)]
+
+    two = attrs.evolve(
+        content,
+        effects=both(content.effects),
+        repeats=both(content.repeats),
+        positions=both(content.positions),
+        requests=both(content.requests),
+    )
+    one = {figure.name for figure in figures(content) if figure.section != "acceptance"}
+    drawn = {figure.name for figure in figures(two) if figure.section != "acceptance"}
+    assert drawn == one | {name.replace("greedy", "warm") for name in one}
+
+
+def test_a_ratio_is_coloured_only_where_its_interval_excludes_1(content: Content) -> None:
+    assert "class='gain'" not in tables.effects_table(content)
+    for low, high, style in ((1.1, 1.3, "gain"), (0.7, 0.9, "loss"), (0.9, 1.1, "open")):
+        effects = [{**row, "low": low, "high": high} for row in content.effects]
+        shown = tables.effects_table(attrs.evolve(content, effects=effects))
+        assert shown.count(f"class='{style}'") == len(content.effects) // 4

@@ -133,8 +133,15 @@ def test_a_connection_carries_one_request_after_another() -> None:
     assert [row.status for row in rows] == ["ok"] * 3
 
 
-def test_a_connection_that_the_server_closed_is_opened_again() -> None:
-    body = (HEAD, chunk(event("a", finish='"stop"')), chunk(USAGE), END)
+def test_events_without_token_ids_in_one_read_are_merged_too() -> None:
+    plain = event("a", ids="null") + event("b", ids="null", finish='"stop"')
+    (row,) = exchange(answers(HEAD + chunk(ROLE + plain + USAGE) + END))
+    assert (row.event_tokens, row.merged_events) == ((None, None), 1)
+
+
+def test_a_connection_that_the_server_means_to_close_is_opened_again() -> None:
+    closing = HEAD.replace(b"\r\n\r\n", b"\r\nconnection: close\r\n\r\n")
+    body = (closing, chunk(event("a", finish='"stop"')), chunk(USAGE), END)
     rows = exchange(answers(*body, close=True), times=3)
     assert [row.status for row in rows] == ["ok"] * 3
 

@@ -147,7 +147,12 @@ def application(player: Player) -> Starlette:
         return JSONResponse({"version": f"{wire.VERSION}"})
 
     async def metrics(_: Request) -> Response:
-        page = wire.metrics(player.counts, served, started_unix_s=player.started_unix_s)
+        page = wire.metrics(
+            player.counts,
+            served,
+            started_unix_s=player.started_unix_s,
+            worst_lateness_s=player.worst_lateness_s,
+        )
         return PlainTextResponse(page)
 
     async def server_info(_: Request) -> Response:

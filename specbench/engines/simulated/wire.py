@@ -68,12 +68,19 @@ def usage_event(request_id: str, *, name: str, prompt_tokens: int, completion: i
 DONE = b"data: [DONE]\n\n"
 
 
-def metrics(counts: Counter[str], served: Served, *, started_unix_s: float) -> str:
-    """Give /metrics with vLLM's names, `_created` twins and one engine."""
+def metrics(
+    counts: Counter[str], served: Served, *, started_unix_s: float, worst_lateness_s: float
+) -> str:
+    """Give /metrics with vLLM's names, `_created` twins and one engine.
+
+    One gauge is our own: how late the server was against its deadlines at worst.
+    """
     labels = f'engine="0",model_name="{served.name}"'
     lines = [
         "# TYPE process_start_time_seconds gauge",
         f"process_start_time_seconds {started_unix_s}",
+        "# TYPE simulated:worst_lateness_seconds gauge",
+        f"simulated:worst_lateness_seconds {worst_lateness_s}",
     ]
     for gauge in ("num_requests_running", "num_requests_waiting"):
         lines += [f"# TYPE vllm:{gauge} gauge", f"vllm:{gauge}{{{labels}}} {counts[gauge]:.1f}"]

@@ -73,7 +73,6 @@ NAMES = CounterNames(
     position_label="position",
     engine_label="engine",
     generation_tokens="vllm:generation_tokens_total",
-    requests_succeeded="vllm:request_success_total",
     preemptions="vllm:num_preemptions_total",
     prefix_queries="vllm:prefix_cache_queries_total",
     prefix_hits="vllm:prefix_cache_hits_total",
