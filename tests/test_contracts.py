@@ -53,7 +53,7 @@ def test_only_the_command_line_prints_and_exits() -> None:
     found = [
         path.name
         for path in SOURCES
-        if path.name != "cli.py" and re.search(r"(?<!\.)" + speaking.pattern, path.read_text())
+        if "cli" not in path.parts and re.search(r"(?<!\.)" + speaking.pattern, path.read_text())
     ]
     assert found == []
 

@@ -1,0 +1,68 @@
+"""Arguments in, words and exit codes out. Heavy imports wait inside the commands."""
+
+from __future__ import annotations
+
+import sys
+
+import click
+
+from specbench.cli import asking, describing, running
+
+INTERRUPTED = 130
+
+
+def _show_version(context: click.Context, _: click.Parameter, value: bool) -> None:
+    if value:
+        import specbench
+
+        click.echo(f"specbench {specbench.__version__}")
+        context.exit()
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.option(
+    "--version",
+    is_flag=True,
+    is_eager=True,
+    expose_value=False,
+    callback=_show_version,
+    help="Show the version and exit.",
+)
+def cli() -> None:
+    """Decide with evidence whether to switch speculative decoding on.
+
+    Write one experiment in YAML, then: specbench run specs/x.yaml
+    """
+
+
+for command in (
+    running.run,
+    running.check,
+    running.plan,
+    asking.ingest,
+    asking.query,
+    asking.report,
+    describing.methods,
+    describing.schema_command,
+    describing.workload,
+):
+    cli.add_command(command)
+
+
+def main() -> None:
+    """Run the command line. The only place that turns an error into an exit code."""
+    from specbench.errors import SpecbenchError
+
+    try:
+        cli(standalone_mode=False)
+    except click.exceptions.Exit as stop:
+        sys.exit(stop.exit_code)
+    except click.ClickException as error:
+        error.show()
+        sys.exit(2)
+    except (click.Abort, KeyboardInterrupt):
+        click.echo("interrupted: everything whole is kept; run the same command to go on", err=True)
+        sys.exit(INTERRUPTED)
+    except SpecbenchError as error:
+        click.echo(f"error: {error}", err=True)
+        sys.exit(error.exit_code)

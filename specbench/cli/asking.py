@@ -1,0 +1,57 @@
+"""Commands over the index: build it, ask it, report from it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from specbench.cli.options import results_option, runs_option, write_reports
+
+
+@click.command()
+@runs_option
+@results_option
+def ingest(runs: Path, results: Path) -> None:
+    """Build the DuckDB index anew from the raw runs, judging everything again."""
+    from specbench.store.ingest import ingest as build
+
+    count = build(runs, results)
+    click.echo(f"{results}: {count} run{'s' if count != 1 else ''}")
+
+
+@click.command()
+@click.argument("sql")
+@results_option
+@click.option(
+    "--format",
+    "style",
+    type=click.Choice(["table", "csv", "json"]),
+    default="table",
+    show_default=True,
+    help="How rows are shown.",
+)
+def query(sql: str, results: Path, style: str) -> None:
+    """Ask the index a question in SQL. Read-only; docs/sql.md has ready ones."""
+    from specbench.store.present import present
+    from specbench.store.store import opened, rows
+
+    with opened(results) as connection:
+        click.echo(present(rows(connection, sql), style), nl=False)
+
+
+@click.command()
+@click.argument("run_id", required=False)
+@results_option
+@click.option(
+    "--out",
+    type=click.Path(path_type=Path, file_okay=False),
+    default=Path("reports"),
+    show_default=True,
+    help="Folder of the report.",
+)
+@click.option("--format", "formats", default="html", show_default=True, help="html,png,svg")
+def report(run_id: str | None, results: Path, out: Path, formats: str) -> None:
+    """Write the report of RUN_ID (the newest run when left out)."""
+    for path in write_reports(results, run_id, out, tuple(formats.split(","))):
+        click.echo(path)

@@ -1,0 +1,91 @@
+"""Options and steps that several commands share. Heavy imports wait inside."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from specbench.experiment.read import ReadExperiment
+    from specbench.plan import Plan
+    from specbench.plugins import Methods
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+
+def runs_option(command: Command) -> Command:
+    """Add --runs to a command."""
+    return click.option(
+        "--runs",
+        type=click.Path(path_type=Path, file_okay=False),
+        default=Path("runs"),
+        show_default=True,
+        help="Folder of raw runs.",
+    )(command)
+
+
+def results_option(command: Command) -> Command:
+    """Add --results to a command."""
+    return click.option(
+        "--results",
+        type=click.Path(path_type=Path, dir_okay=False),
+        default=Path("results.duckdb"),
+        show_default=True,
+        help="The DuckDB index.",
+    )(command)
+
+
+def spec_argument(command: Command) -> Command:
+    """Add SPEC to a command."""
+    return click.argument("spec", type=click.Path(path_type=Path))(command)
+
+
+def console() -> Console:
+    """Give the console that people read."""
+    from rich.console import Console
+
+    return Console(stderr=False, highlight=False, soft_wrap=True)
+
+
+def installed_methods() -> Methods:
+    """Load the method plugins."""
+    from specbench.plugins import load_methods
+
+    return load_methods()
+
+
+def read_spec(spec: Path, methods: Methods) -> ReadExperiment:
+    """Read and check an experiment."""
+    from specbench.experiment.read import read_experiment
+
+    return read_experiment(spec, {name: loaded.method for name, loaded in methods.items()})
+
+
+def planned(read: ReadExperiment, methods: Methods, blocks: int | None) -> Plan:
+    """Plan an experiment for the engine version that its interpreter has."""
+    from specbench.engines import ENGINES
+    from specbench.observe.provenance import engine_version
+    from specbench.plan import plan as make
+
+    experiment = read.experiment
+    engine = ENGINES[experiment.target.engine]
+    return make(
+        read,
+        {name: loaded.method for name, loaded in methods.items()},
+        blocks=blocks,
+        engine_version=engine_version(experiment.launcher.python, engine.distributions),
+    )
+
+
+def write_reports(
+    results: Path, run_id: str | None, out: Path, formats: tuple[str, ...]
+) -> list[Path]:
+    """Write the report of a run, of the newest when none is named."""
+    from specbench.report.page import write_report
+
+    return write_report(results, run_id, out, formats)
