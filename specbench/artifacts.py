@@ -293,14 +293,24 @@ class RunFolder:
         return entries
 
 
+def run_path(runs: Path, name: str, *, again: bool) -> Path:
+    """Give the folder of a run: the newest sibling of a name, or with `again` one more.
+
+    Siblings of `x-digest` are `x-digest.2`, `x-digest.3` and so on.
+    """
+    first = runs.absolute() / name
+    siblings = [first, *(first.with_name(f"{name}.{number}") for number in range(2, 1000))]
+    free = next(place for place, path in enumerate(siblings) if not path.exists())
+    return siblings[free if again or free == 0 else free - 1]
+
+
 @contextmanager
-def opened_run(runs: Path, name: str, digest: str) -> Iterator[RunFolder]:
+def opened_run(path: Path) -> Iterator[RunFolder]:
     """Open the folder of a run and hold its lock.
 
     Raises:
         StoreError: It cannot be written, or another specbench works in it.
     """
-    path = runs.absolute() / f"{name}-{digest}"
     try:
         path.mkdir(parents=True, exist_ok=True)
         journal = (path / "journal.jsonl").open("a")

@@ -6,33 +6,31 @@ Every cell is on disk before the next begins. A launch that fails is evidence an
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
-from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
-from functools import partial
+from collections.abc import AsyncIterator, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
 
 import attrs
 
-import specbench
-from specbench.artifacts import AttemptFolder, RunFolder, Status, resolve, scrubbed, write_json
+from specbench.artifacts import (
+    AttemptFolder,
+    RunFolder,
+    Status,
+    read_json,
+    resolve,
+    scrubbed,
+    write_json,
+)
 from specbench.errors import DeploymentError
-from specbench.experiment.model import Sampling
-from specbench.facts import JournalEntry, RequestRow, Window
+from specbench.journal import Journal, Listener
 from specbench.judge import effective
-from specbench.judge.cells import same_prompts
-from specbench.judge.window import Judged, judge_window
 from specbench.launchers.local import Server, serving
 from specbench.launchers.readiness import until_ready
+from specbench.measuring import Measuring, OnRow
 from specbench.observe import metrics, provenance
 from specbench.observe.logs import audit
+from specbench.pace import pace
 from specbench.plan import Plan, PlannedCell, PlannedDeployment
-from specbench.traffic.drive import drive
-from specbench.traffic.requests import Wording, measured, shuffled, warming
-from specbench.traffic.warmup import warm
-
-Listener = Callable[[JournalEntry], None]
-OnRow = Callable[[RequestRow], None]
-GREEDY = Sampling(name="greedy")
 
 
 def prepare(planned: Plan, folder: RunFolder) -> None:
@@ -68,6 +66,8 @@ def plan_facts(planned: Plan) -> dict[str, Any]:
     facts: dict[str, Any] = scrubbed(
         {
             "experiment": resolve(planned.read),
+            "spec": str(planned.read.path.absolute()),
+            "rehearsal": planned.rehearsal,
             "simulated": planned.engine.simulated,
             "arms": {arm.name: attrs.asdict(arm) for arm in planned.arms},
             "deployments": [
@@ -89,28 +89,70 @@ def plan_facts(planned: Plan) -> dict[str, Any]:
     return facts
 
 
-async def walk(planned: Plan, folder: RunFolder, listen: Listener, on_row: OnRow) -> None:
-    """Do what of the plan is not done yet."""
-    steps = _Walk(planned, folder, listen, on_row)
+def spoiled_blocks(folder: RunFolder) -> frozenset[int]:
+    """Give the blocks whose baseline failed: they give no effect, and are not gone on with."""
+    path = folder.path / "plan.json"
+    if not path.exists():
+        return frozenset()
+    planned = read_json(path)
+    roles = {name: arm["role"] for name, arm in planned["arms"].items()}
+    return frozenset(
+        deployment["block"]
+        for deployment in planned["deployments"]
+        if roles[deployment["arm"]] == "baseline"
+        and (closings := [a.closing() for a in folder.attempts(deployment["name"])])
+        and all((closing or {}).get("status") in ("failed", "rejected") for closing in closings)
+    )
+
+
+async def walk(
+    planned: Plan,
+    folder: RunFolder,
+    listen: Listener,
+    on_row: OnRow,
+    spoiled: frozenset[int],
+    until_monotonic_s: float | None,
+) -> bool:
+    """Do what of the plan is not done yet, and tell whether all of it is.
+
+    `spoiled` blocks are left as they are. With `until_monotonic_s` nothing is started that cannot
+    be finished by then.
+    """
+    steps = _Walk(planned, folder, listen, on_row, until_monotonic_s)
     for name in folder.close_interrupted():
-        steps.note("resume", name, {"closed": "interrupted"})
+        steps.resumed(name)
     for deployment in planned.deployments:
-        await steps.deploy(deployment)
+        if deployment.block not in spoiled and not await steps.deploy(deployment):
+            return False
+    return True
 
 
 class _Walk:
     """The walk's context: where evidence goes and who is told."""
 
-    def __init__(self, planned: Plan, folder: RunFolder, listen: Listener, on_row: OnRow) -> None:
+    def __init__(
+        self,
+        planned: Plan,
+        folder: RunFolder,
+        listen: Listener,
+        on_row: OnRow,
+        until_monotonic_s: float | None,
+    ) -> None:
         self._plan = planned
         self._folder = folder
-        self._listen = listen
-        self._on_row = on_row
-        self._closed = planned.read.experiment.load.closed
-        self._seed = planned.read.experiment.design.seed
+        self._journal = Journal(folder, listen)
+        self._measuring = Measuring(planned, folder.path.name, self._journal, on_row)
+        self._until_monotonic_s = until_monotonic_s
 
-    async def deploy(self, deployment: PlannedDeployment) -> None:
-        """Launch one arm and measure the cells that no earlier attempt measured."""
+    def resumed(self, attempt: str) -> None:
+        """Note that an attempt of an earlier day was closed."""
+        self._journal.note("resume", attempt, {"closed": "interrupted"})
+
+    async def deploy(self, deployment: PlannedDeployment) -> bool:
+        """Launch one arm and measure the cells that no earlier attempt measured.
+
+        False tells that there was not time enough for it.
+        """
         earlier = self._folder.attempts(deployment.name)
         done = {
             name
@@ -119,8 +161,15 @@ class _Walk:
             if not cell.facts()["aborted"]
         }
         if any((attempt.closing() or {})["status"] == "complete" for attempt in earlier):
-            return
+            return True
         cells = [cell for cell in deployment.cells if cell.name not in done]
+        if not cells:
+            self._folder.open_attempt(deployment.name).close(
+                "complete", reason="every cell was measured by earlier attempts"
+            )
+            return True
+        if not self._has_time_for(pace(self._folder.journal()).deployment_s(cells[0].name)):
+            return False
         attempt = self._folder.open_attempt(deployment.name)
         status: Status = "failed"
         facts: dict[str, Any] = {"started_unix_s": time.time()}
@@ -131,7 +180,12 @@ class _Walk:
             facts |= self._failure(attempt, error)
         attempt.close(status, ended_unix_s=time.time(), **facts)
         reason = {"status": status, "reason": facts.get("reason", "")}
-        self.note("deployment", attempt.path.name, reason)
+        self._journal.note("deployment", attempt.path.name, reason)
+        return status != "interrupted"
+
+    def _has_time_for(self, duration_s: float) -> bool:
+        until = self._until_monotonic_s
+        return until is None or time.monotonic() + duration_s <= until
 
     @asynccontextmanager
     async def _launched(
@@ -139,14 +193,14 @@ class _Walk:
     ) -> AsyncIterator[Server]:
         """Launch a server for the length of the block, and note the code it ended with."""
         async with AsyncExitStack() as stack:
-            with self._phase("launch", attempt.path.name):
+            with self._journal.phase("launch", attempt.path.name):
                 server = await stack.enter_async_context(
                     serving(deployment.arm.command, attempt.log)
                 )
             try:
                 yield server
             finally:
-                with self._phase("stop", attempt.path.name):
+                with self._journal.phase("stop", attempt.path.name):
                     await stack.aclose()
                 facts["exit_code"] = server.exit_code
 
@@ -161,14 +215,14 @@ class _Walk:
         engine = self._plan.engine
         launcher = self._plan.read.experiment.launcher
         attempt.write_json("launch.json", _launch_facts(server))
-        with self._phase("ready", attempt.path.name):
+        with self._journal.phase("ready", attempt.path.name):
             facts["ready_s"] = await until_ready(
                 server,
                 path=engine.chat_path,
                 model=engine.served_name,
                 timeout_s=launcher.ready_timeout_s,
             )
-        with self._phase("audit", attempt.path.name):
+        with self._journal.phase("audit", attempt.path.name):
             verdicts = await self._audit(deployment, attempt, server)
         if not effective.in_effect(verdicts):
             wrong = [v for v in verdicts if v.outcome == "fail"]
@@ -176,10 +230,13 @@ class _Walk:
                 f"{v.gate} is {v.observed}, asked {v.required}" for v in wrong
             )
             return "rejected"
-        with self._phase("capture", attempt.path.name):
-            await self._capture(attempt, server)
+        with self._journal.phase("capture", attempt.path.name):
+            await self._measuring.capture(attempt, server)
         for cell in cells:
-            await self._measure(deployment, attempt, server, cell)
+            if not self._has_time_for(pace(self._folder.journal()).cell_s(cell.name)):
+                facts["reason"] = f"no time was left to measure {cell.name}"
+                return "interrupted"
+            await self._measuring.measure(deployment, attempt, server, cell)
         return "complete"
 
     async def _audit(
@@ -196,113 +253,6 @@ class _Walk:
         attempt.write_json("audit.json", {"audit": found, "verdicts": verdicts})
         return verdicts
 
-    async def _capture(self, attempt: AttemptFolder, server: Server) -> None:
-        asked, workload = self._plan.read.experiment.correctness, self._plan.read.correctness
-        if asked is None or workload is None:
-            return
-        for number in range(1, asked.captures + 1):
-            prompts = shuffled(workload.prompts, self._seed + number)
-            windows: list[Window] = []
-            for concurrency in asked.concurrency:
-                salt = f"{self._salt(attempt)}/capture-{number}-c{concurrency}"
-                requests = measured(prompts, len(prompts), self._wording(server, GREEDY, salt))
-                windows.append(
-                    await drive(
-                        requests,
-                        base_url=server.base_url,
-                        concurrency=concurrency,
-                        timeout_s=self._closed.request_timeout_s,
-                    )
-                )
-            attempt.write_capture(number, windows)
-
-    async def _measure(
-        self,
-        deployment: PlannedDeployment,
-        attempt: AttemptFolder,
-        server: Server,
-        cell: PlannedCell,
-    ) -> None:
-        """Measure one cell: warm, settle, snapshot, drive, settle, snapshot, write, judge."""
-        prompts = shuffled(self._plan.read.prompts(cell.stratum), self._seed)
-        salt = f"{self._salt(attempt)}/{cell.name}"
-        wording = self._wording(server, cell.sampling, salt)
-        url, names = server.base_url + self._plan.engine.metrics_path, self._plan.engine.counters()
-        where = (attempt.path.name, cell.name)
-        paced = partial(
-            drive,
-            base_url=server.base_url,
-            concurrency=cell.concurrency,
-            timeout_s=self._closed.request_timeout_s,
-        )
-        with self._phase("warm", *where):
-            wave = max(self._closed.warmup, 2 * cell.concurrency)
-            spoken = attrs.evolve(wording, salt=f"{salt}/warm")
-            warmed = await warm(lambda number: paced(warming(prompts, wave, number, spoken)))
-        requests = measured(prompts, cell.requests, wording)
-        loads = {
-            other.concurrency: other.requests
-            for other in deployment.cells
-            if (other.stratum, other.sampling) == (cell.stratum, cell.sampling)
-        }
-        with self._phase("settle", *where):
-            before, settled_before = await metrics.settled(url, names)
-        with self._phase("drive", *where, requests=cell.requests, concurrency=cell.concurrency):
-            window = await paced(requests, on_row=self._on_row)
-        lost: DeploymentError | None = None
-        try:
-            with self._phase("settle", *where):
-                after, settled_after = await metrics.settled(url, names)
-        except DeploymentError as error:
-            # The server died in the window: what the client saw of that is evidence too.
-            after, settled_after, lost = "", False, error
-        settled = settled_before and settled_after
-        with self._phase("write", *where):
-            attempt.write_cell(
-                cell.name,
-                window,
-                before=before,
-                after=after,
-                facts={
-                    "stratum": cell.stratum,
-                    "sampling": cell.sampling.name,
-                    "requests": cell.requests,
-                    "loads": loads,
-                    "aborted": lost is not None,
-                    "warmup": attrs.asdict(warmed),
-                    "settled": settled,
-                    "specbench": specbench.__version__,
-                },
-            )
-        judged = judge_window(
-            window.rows,
-            concurrency=cell.concurrency,
-            before=metrics.parse(before),
-            after=metrics.parse(after),
-            settled=settled,
-            names=names,
-            expected=deployment.arm.expected,
-            counting=deployment.arm.counting,
-            required=self._plan.read.experiment.gates,
-            more=tuple(filter(None, [same_prompts(loads, len(prompts))])),
-        )
-        self.note("cell", attempt.path.name, _told(judged), cell.name)
-        if lost is not None:
-            raise lost
-
-    def _wording(self, server: Server, sampling: Sampling, salt: str) -> Wording:
-        engine = self._plan.engine
-        return Wording(
-            host=f"127.0.0.1:{server.port}",
-            path=engine.chat_path,
-            model=engine.served_name,
-            sampling=sampling,
-            salt=salt,
-        )
-
-    def _salt(self, attempt: AttemptFolder) -> str:
-        return f"{self._folder.path.name}/{attempt.path.name}"
-
     def _failure(self, attempt: AttemptFolder, error: DeploymentError) -> dict[str, Any]:
         """Give why a deployment failed: our own view, and the cause that its log states."""
         log = (
@@ -317,33 +267,6 @@ class _Walk:
             "cause": attrs.asdict(cause),
         }
 
-    def note(self, phase: str, deployment: str, detail: Mapping[str, Any], cell: str = "") -> None:
-        """Write one remark into the journal."""
-        self._tell(phase, "note", deployment, cell, detail)
-
-    @contextmanager
-    def _phase(self, phase: str, deployment: str, cell: str = "", **detail: Any) -> Iterator[None]:
-        self._tell(phase, "start", deployment, cell, detail)
-        try:
-            yield
-        finally:
-            self._tell(phase, "end", deployment, cell, {})
-
-    def _tell(
-        self, phase: str, state: Any, deployment: str, cell: str, detail: Mapping[str, Any]
-    ) -> None:
-        entry = JournalEntry(
-            unix_s=time.time(),
-            monotonic_ns=time.perf_counter_ns(),
-            phase=phase,
-            state=state,
-            deployment=deployment,
-            cell=cell,
-            detail=detail,
-        )
-        self._folder.note(entry)
-        self._listen(entry)
-
 
 def _launch_facts(server: Server) -> dict[str, Any]:
     return {
@@ -352,16 +275,4 @@ def _launch_facts(server: Server) -> dict[str, Any]:
         "pid": server.pid,
         "port": server.port,
         "machine": provenance.machine(),
-    }
-
-
-def _told(judged: Judged) -> dict[str, Any]:
-    """Give what is worth telling while the run goes on."""
-    failed = [f"{v.gate}: {v.observed}" for v in judged.verdicts if v.outcome == "fail"]
-    return {
-        "output_throughput": judged.summary.output_throughput,
-        "tpot_p50_s": judged.summary.tpot_p50_s,
-        "ttft_p50_s": judged.summary.ttft_p50_s,
-        "acceptance_rate": judged.ratios.acceptance_rate if judged.ratios else None,
-        "rejected": "; ".join(failed),
     }

@@ -33,10 +33,14 @@ class Problem:
     hint: str = ""
     where: str = ""
     """`file:line: path`, as far as it is known."""
+    source: str = ""
+    """Where it is known from that the engine's version refuses this, such as
+    `vllm/config/speculative.py, 0.23+`. It makes an arm unservable and no mistake of the file."""
 
     def __str__(self) -> str:
         text = f"{self.where}: {self.message}" if self.where else self.message
-        return f"{text}; {self.hint}" if self.hint else text
+        text = f"{text}; {self.hint}" if self.hint else text
+        return f"{text} ({self.source})" if self.source else text
 
 
 class ExperimentError(SpecbenchError):

@@ -94,7 +94,11 @@ class Method(ABC, Generic[OptionsT]):
     """Frozen attrs class. Its fields are the arm's keys; their schema is derived."""
 
     def check(self, options: OptionsT, target: Target) -> tuple[Problem, ...]:  # noqa: ARG002
-        """Give what is wrong with these options on this target, before anything is launched."""
+        """Give what is wrong with these options on this target, before anything is launched.
+
+        A problem with a `source` is a known refusal of the engine's version: the arm is planned as
+        unservable. Any other refuses the experiment.
+        """
         return ()
 
     def assets(self, options: OptionsT) -> tuple[str, ...]:  # noqa: ARG002

@@ -6,18 +6,20 @@ Pure: it starts and writes nothing.
 from __future__ import annotations
 
 import math
-import random
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Literal
 
 import attrs
 
 from specbench.engines import ENGINES
 from specbench.engines.contract import Engine
+from specbench.errors import ExperimentError, Problem
 from specbench.experiment.model import REPEAT_SUFFIX, Arm, Sampling
 from specbench.experiment.read import ReadExperiment
+from specbench.experiment.rules import known_refusals, require_comparison
 from specbench.methods import Command, Confound, Counting, Expected, Method
+from specbench.order import arm_order, shuffled_cells
 
 Role = Literal["baseline", "noise_floor", "arm"]
 LEAST_REQUESTS = 64
@@ -52,6 +54,8 @@ class PlannedArm:
     confounds: tuple[Confound, ...]
     caveats: tuple[str, ...]
     assets: tuple[str, ...]
+    unservable: tuple[str, ...]
+    """Why the engine's version is known to refuse it, each reason with its source."""
 
 
 @attrs.frozen(kw_only=True)
@@ -79,6 +83,13 @@ class Plan:
     arms: tuple[PlannedArm, ...]
     deployments: tuple[PlannedDeployment, ...]
     notes: tuple[str, ...]
+    rehearsal: bool = False
+    """A trial of a few cells, kept apart and never pooled."""
+
+    def launched(self) -> tuple[PlannedArm, ...]:
+        """Give the arms that have a deployment, in the order of the experiment."""
+        names = {deployment.arm.name for deployment in self.deployments}
+        return tuple(arm for arm in self.arms if arm.name in names)
 
 
 @attrs.frozen(kw_only=True)
@@ -95,8 +106,15 @@ def plan(
     *,
     blocks: int | None = None,
     engine_version: str | None = None,
+    launch_unservable: bool = False,
 ) -> Plan:
-    """Give the plan of an experiment. `blocks` overrides the design's number."""
+    """Give the plan of an experiment. `blocks` overrides the design's number.
+
+    Unservable arms have no deployment, unless `launch_unservable` asks for them.
+
+    Raises:
+        ExperimentError: What the engine's version is known to refuse leaves nothing to compare.
+    """
     experiment = read.experiment
     engine = ENGINES[experiment.target.engine]
     target = experiment.target
@@ -110,25 +128,30 @@ def plan(
         )
     read = attrs.evolve(read, experiment=attrs.evolve(experiment, target=target))
     arms = tuple(_planned_arms(read, engine, methods))
-    cells = _cells(read)
-    order = _orders(len(arms), experiment.design.order, experiment.design.seed)
-    deployments = [
-        PlannedDeployment(
-            block=block,
-            place=place,
-            arm=arms[chosen],
-            cells=_permuted(cells, experiment.design.seed, block),
-        )
-        for block in range(1, (blocks or experiment.design.blocks) + 1)
-        for place, chosen in enumerate(order(block), start=1)
-    ]
+    refused = {arm.name: arm.unservable for arm in arms if arm.role != "noise_floor"}
+    baseline, where = experiment.baseline().name, str(read.path)
+    require_comparison(refused, baseline, where, launch_unservable=launch_unservable)
     return Plan(
         read=read,
         engine=engine,
         arms=arms,
-        deployments=tuple(deployments),
+        deployments=tuple(_deployments(read, arms, blocks, launch_unservable=launch_unservable)),
         notes=tuple(notes),
     )
+
+
+def rehearsal(planned: Plan, arm: str, cells: int) -> Plan:
+    """Give the plan of a trial: one deployment of one arm and its first cells.
+
+    Raises:
+        ExperimentError: There is no such arm.
+    """
+    chosen = [item for item in planned.deployments if item.arm.name == arm]
+    if not chosen:
+        known = ", ".join(item.name for item in planned.launched())
+        raise ExperimentError([Problem(f"no arm {arm!r} to rehearse", f"one of: {known}")])
+    first = attrs.evolve(chosen[0], cells=chosen[0].cells[:cells])
+    return attrs.evolve(planned, deployments=(first,), rehearsal=True)
 
 
 def estimate(planned: Plan) -> Estimate:
@@ -159,25 +182,27 @@ def requests_of_cell(read: ReadExperiment, stratum: str, concurrency: int) -> in
     return math.ceil(least / size) * size
 
 
-def williams_square(size: int) -> list[list[int]]:
-    """Give rows in which every item follows every other equally often.
+def _deployments(
+    read: ReadExperiment,
+    arms: Sequence[PlannedArm],
+    blocks: int | None,
+    *,
+    launch_unservable: bool,
+) -> Iterator[PlannedDeployment]:
+    """Give every deployment, block after block.
 
-    `size` rows for an even size, twice as many for an odd one (Williams 1949).
+    Unservable arms come last in a block: asking for them moves no other arm, so that a run can go
+    on with or without them, and a launch that is bound to fail balances nothing.
     """
-    first = [0] + [(n + 1) // 2 if n % 2 else size - n // 2 for n in range(1, size)]
-    rows = [[(item + shift) % size for item in first] for shift in range(size)]
-    return rows + [row[::-1] for row in rows] if size % 2 else rows
-
-
-def _orders(size: int, kind: str, seed: int) -> Callable[[int], list[int]]:
-    """Give the function from a block's number to the order of its arms."""
-    if kind == "random":
-        return lambda block: _rng(seed, "order", block).sample(range(size), size)
-    chance = _rng(seed, "order")
-    rows = williams_square(size)
-    chance.shuffle(rows)
-    names = chance.sample(range(size), size)
-    return lambda block: [names[item] for item in rows[(block - 1) % len(rows)]]
+    design, cells = read.experiment.design, _cells(read)
+    served = [arm for arm in arms if not arm.unservable]
+    asked = [arm for arm in arms if arm.unservable and launch_unservable]
+    order = arm_order(len(served), design.order, design.seed)
+    for block in range(1, (blocks or design.blocks) + 1):
+        chosen = [*(served[index] for index in order(block)), *asked]
+        for place, arm in enumerate(chosen, start=1):
+            ordered = shuffled_cells(cells, design.seed, block)
+            yield PlannedDeployment(block=block, place=place, arm=arm, cells=ordered)
 
 
 def _cells(read: ReadExperiment) -> tuple[PlannedCell, ...]:
@@ -193,14 +218,6 @@ def _cells(read: ReadExperiment) -> tuple[PlannedCell, ...]:
         for sampling in experiment.sampling
         for concurrency in experiment.load.closed.concurrency
     )
-
-
-def _permuted(cells: Sequence[PlannedCell], seed: int, block: int) -> tuple[PlannedCell, ...]:
-    return tuple(_rng(seed, "cells", block).sample(list(cells), len(cells)))
-
-
-def _rng(*parts: object) -> random.Random:
-    return random.Random("/".join(map(str, parts)))  # noqa: S311 - orders are no secret
 
 
 def _planned_arms(
@@ -229,4 +246,5 @@ def _planned_arm(read: ReadExperiment, engine: Engine, arm: Arm, method: Method[
         confounds=method.confounds(options, target),
         caveats=method.caveats(options),
         assets=method.assets(options),
+        unservable=known_refusals(arm, method, target),
     )

@@ -8,10 +8,19 @@ from collections.abc import Iterator
 from specbench.plan import Plan, PlannedArm, estimate
 from specbench.units import duration_text
 
+UNSERVABLE = "Unservable: launched only with --launch-unservable"
+
 
 def plan_text(planned: Plan) -> str:
     """Give commands, order, cells and time of a plan."""
     return "\n".join(_lines(planned))
+
+
+def unservable_lines(planned: Plan) -> Iterator[str]:
+    """Give a line for each arm that the engine's version is known to refuse, with the source."""
+    for arm in planned.arms:
+        if arm.unservable:
+            yield f"arm {arm.name!r} is unservable: {'; '.join(arm.unservable)}"
 
 
 def _lines(planned: Plan) -> Iterator[str]:
@@ -21,9 +30,14 @@ def _lines(planned: Plan) -> Iterator[str]:
     yield from (f"note: {name} is not set here" for name in planned.read.unset)
     yield ""
     yield "Commands ({port} and {scratch} are filled in at launch)"
-    for arm in planned.arms:
+    for arm in planned.launched():
         yield from _command_lines(arm)
     yield ""
+    unservable = [f"  {line}" for line in unservable_lines(planned)]
+    if unservable:
+        asked = any(arm.unservable for arm in planned.launched())
+        yield "Unservable, launched as asked" if asked else UNSERVABLE
+        yield from [*unservable, ""]
     yield "Order"
     for block in sorted({deployment.block for deployment in planned.deployments}):
         names = [d.arm.name for d in planned.deployments if d.block == block]

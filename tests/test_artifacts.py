@@ -15,6 +15,7 @@ from specbench.artifacts import (
     file_digest,
     opened_run,
     run_digest,
+    run_path,
     scrubbed,
     write_text,
 )
@@ -155,9 +156,9 @@ def test_a_torn_last_line_of_the_journal_is_left_out(tmp_path: Path) -> None:
 def test_a_run_is_locked_against_another_specbench(tmp_path: Path) -> None:
     script = (
         "import sys; from pathlib import Path; from specbench.artifacts import opened_run\n"
-        "with opened_run(Path(sys.argv[1]), 'x', 'd'): pass"
+        "with opened_run(Path(sys.argv[1]) / 'x-d'): pass"
     )
-    with opened_run(tmp_path, "x", "d"):
+    with opened_run(tmp_path / "x-d"):
         done = subprocess.run(
             [sys.executable, "-c", script, tmp_path], capture_output=True, text=True, check=False
         )
@@ -168,3 +169,13 @@ def test_a_run_is_locked_against_another_specbench(tmp_path: Path) -> None:
 def test_text_is_whole_or_absent(tmp_path: Path) -> None:
     write_text(tmp_path / "x.json", json.dumps({"a": 1}))
     assert [path.name for path in tmp_path.iterdir()] == ["x.json"]
+
+
+def test_a_sibling_run_gets_a_number_and_the_newest_goes_on(tmp_path: Path) -> None:
+    assert run_path(tmp_path, "x-d", again=False).name == "x-d"
+    (tmp_path / "x-d").mkdir()
+    assert run_path(tmp_path, "x-d", again=False).name == "x-d"
+    assert run_path(tmp_path, "x-d", again=True).name == "x-d.2"
+    (tmp_path / "x-d.2").mkdir()
+    assert run_path(tmp_path, "x-d", again=False).name == "x-d.2"
+    assert run_path(tmp_path, "x-d", again=True).name == "x-d.3"

@@ -305,3 +305,125 @@ def test_a_confirmation_gives_no_effect_for_an_arm_that_is_split(tmp_path: Path)
         {"estimate": None, "missing": ["block 1: its cells come from several attempts"]}
     ]
     assert others == []
+
+
+ONE = SMALL.replace("blocks: 2", "blocks: 1")
+
+
+def again(folder: Path, *options: str, document: str = ONE) -> subprocess.CompletedProcess[str]:
+    spec = write_small(folder, document)
+    return subprocess.run(
+        [
+            sys.executable,
+            "-m",
+            "specbench",
+            "run",
+            spec,
+            "--runs",
+            folder / "runs",
+            "--results",
+            folder / "r.duckdb",
+            "--reports",
+            folder / "reports",
+            *options,
+        ],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def test_a_run_that_ran_out_of_time_starts_nothing_more_and_goes_on_from_its_folder(
+    tmp_path: Path,
+) -> None:
+    first = again(tmp_path, "--for", "2.5s", "--raw-only")
+    assert first.returncode == 0, first.stdout + first.stderr
+    assert "the time is up" in first.stdout
+    (run,) = (tmp_path / "runs").iterdir()
+    measured = [attempt.closing()["status"] for attempt in RunFolder(run).attempts()]
+    assert measured.count("complete") < 3
+    assert not (tmp_path / "r.duckdb").exists()
+    command = [
+        sys.executable,
+        "-m",
+        "specbench",
+        "run",
+        run,
+        "--results",
+        tmp_path / "r.duckdb",
+        "--reports",
+        tmp_path / "reports",
+    ]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    cells = sorted((a.deployment, name) for a in RunFolder(run).attempts() for name in a.cells())
+    assert len(cells) == len(set(cells)) == 6
+    assert list((tmp_path / "reports").glob("*.html"))
+
+
+def test_a_wrong_duration_is_refused(tmp_path: Path) -> None:
+    done = again(tmp_path, "--for", "9")
+    assert (done.returncode, "is no duration" in done.stderr) == (2, True)
+
+
+def test_a_sibling_and_a_rehearsal_are_runs_of_their_own(tmp_path: Path) -> None:
+    document = ONE.replace(
+        "  - {name: eagle-k3, method: eagle, model: toy-head, num_speculative_tokens: 3}\n", ""
+    )
+    assert again(tmp_path, document=document).returncode == 0
+    assert again(tmp_path, "--again", document=document).returncode == 0
+    rehearsed = again(tmp_path, "--only", "ngram-k3", "--dry-cells", "1", document=document)
+    assert rehearsed.returncode == 0, rehearsed.stdout + rehearsed.stderr
+    names = sorted(path.name for path in (tmp_path / "runs").iterdir())
+    digest = names[0].split("-")[1]
+    assert names == [f"small-{digest}", f"small-{digest}-rehearsal", f"small-{digest}.2"]
+    with opened(tmp_path / "r.duckdb") as connection:
+        found = rows(
+            connection,
+            "select run_id, rehearsal, count(cell_id) as cells from experiments join deployments using (run_id) join cells using (deployment_id) group by all order by 1",
+        )
+        effects = rows(connection, "select distinct run_id from effects order by 1")
+    assert [(row["rehearsal"], row["cells"]) for row in found] == [
+        (False, 4),
+        (True, 1),
+        (False, 4),
+    ]
+    assert [row["run_id"] for row in effects] == [names[0], names[2]]
+    page = (tmp_path / "reports" / f"{names[1]}.html").read_text()
+    assert "REHEARSAL" in page
+
+
+def test_an_arm_that_does_not_exist_cannot_be_rehearsed(tmp_path: Path) -> None:
+    done = again(tmp_path, "--only", "nobody")
+    assert (done.returncode, "one of: baseline, ngram-k3, eagle-k3" in done.stderr) == (2, True)
+
+
+def test_a_block_whose_baseline_failed_is_replaced_by_a_whole_one(tmp_path: Path) -> None:
+    assert again(tmp_path, "--raw-only").returncode == 0
+    (run,) = (tmp_path / "runs").iterdir()
+    (baseline,) = run.glob("*-baseline-a1/deployment.json")
+    baseline.write_text(
+        json.dumps({**json.loads(baseline.read_text()), "status": "failed", "reason": "planted"})
+    )
+    done = again(tmp_path)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "block 1 has no baseline" in done.stdout
+    names = [attempt.path.name for attempt in RunFolder(run).attempts()]
+    assert len([name for name in names if name.startswith("b02")]) == 3
+    assert len(names) == 6
+    again(tmp_path)
+    assert len(RunFolder(run).attempts()) == 6
+
+
+def test_a_run_folder_of_another_document_is_not_gone_on_with(tmp_path: Path) -> None:
+    assert again(tmp_path, "--raw-only").returncode == 0
+    (run,) = (tmp_path / "runs").iterdir()
+    write_small(tmp_path, ONE.replace("step-ms: 1", "step-ms: 2"))
+    done = subprocess.run(
+        [sys.executable, "-m", "specbench", "run", run],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=tmp_path,
+    )
+    assert (done.returncode, "another experiment" in done.stderr) == (6, True)

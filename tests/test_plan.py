@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from specbench.experiment.read import ReadExperiment
 from specbench.methods import Method
-from specbench.plan import Plan, estimate, plan, requests_of_cell, williams_square
+from specbench.order import williams_square
+from specbench.plan import Plan, estimate, plan, requests_of_cell
 from specbench.plan_text import plan_text
 from tests.conftest import SMALL
 

@@ -14,6 +14,10 @@ from specbench.experiment.model import Target, said
 RENAMING = ("eagle-", "eagle3", "dflash", "dspark")
 """Parts of a path by which vLLM silently turns draft_model into another method
 (vllm/config/speculative.py, 0.11 to 0.33)."""
+TP_OF_ONE = "vllm/v1/spec_decode/draft_model.py, 0.23+"
+"""Refuses a draft TP of 1 under another target TP late, in the worker."""
+TP_OF_ANOTHER = "vllm/config/speculative.py, 0.11+"
+"""Refuses any draft TP but 1 and the target's, before a model is loaded."""
 
 
 @attrs.frozen(kw_only=True)
@@ -35,7 +39,7 @@ class DraftModel(Method[DraftModelOptions]):
     options = DraftModelOptions
 
     def check(self, options: DraftModelOptions, target: Target) -> tuple[Problem, ...]:
-        """Refuse a draft TP that vLLM refuses late, and a path that would rename the method."""
+        """Tell a draft TP that vLLM refuses, and refuse a path that would rename the method."""
         problems = []
         asked = options.draft_tensor_parallel
         if asked is not None and asked != target.tensor_parallel:
@@ -43,7 +47,8 @@ class DraftModel(Method[DraftModelOptions]):
                 Problem(
                     f"draft_tensor_parallel {asked} differs from the target's "
                     f"{target.tensor_parallel}",
-                    "vLLM's draft_model needs them equal (vllm/v1/spec_decode/draft_model.py)",
+                    "vLLM's draft_model needs them equal",
+                    source=TP_OF_ONE if asked == 1 else TP_OF_ANOTHER,
                 )
             )
         renamed = [part for part in RENAMING if part in options.model.lower()]

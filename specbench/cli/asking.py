@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from specbench.cli.options import results_option, runs_option, write_reports
+from specbench.cli.options import build_index, results_option, runs_option, write_reports
 
 
 @click.command()
@@ -14,9 +14,7 @@ from specbench.cli.options import results_option, runs_option, write_reports
 @results_option
 def ingest(runs: Path, results: Path) -> None:
     """Build the DuckDB index anew from the raw runs, judging everything again."""
-    from specbench.store.ingest import ingest as build
-
-    count = build(runs, results)
+    count = build_index(runs, results)
     click.echo(f"{results}: {count} run{'s' if count != 1 else ''}")
 
 

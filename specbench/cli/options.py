@@ -40,16 +40,25 @@ def results_option(command: Command) -> Command:
     )(command)
 
 
+def launch_unservable_option(command: Command) -> Command:
+    """Add --launch-unservable to a command."""
+    return click.option(
+        "--launch-unservable",
+        is_flag=True,
+        help="Launch the arms too that the engine's version is known to refuse.",
+    )(command)
+
+
 def spec_argument(command: Command) -> Command:
     """Add SPEC to a command."""
     return click.argument("spec", type=click.Path(path_type=Path))(command)
 
 
-def console() -> Console:
+def console_for_people(*, quiet: bool = False) -> Console:
     """Give the console that people read."""
     from rich.console import Console
 
-    return Console(stderr=False, highlight=False, soft_wrap=True)
+    return Console(highlight=False, soft_wrap=True, quiet=quiet)
 
 
 def installed_methods() -> Methods:
@@ -66,19 +75,27 @@ def read_spec(spec: Path, methods: Methods) -> ReadExperiment:
     return read_experiment(spec, {name: loaded.method for name, loaded in methods.items()})
 
 
-def planned(read: ReadExperiment, methods: Methods, blocks: int | None) -> Plan:
-    """Plan an experiment for the engine version that its interpreter has."""
+def make_plan(
+    read: ReadExperiment,
+    methods: Methods,
+    blocks: int | None = None,
+    *,
+    launch_unservable: bool = False,
+    here: bool = True,
+) -> Plan:
+    """Plan an experiment for the engine version that its interpreter has, where `here` counts."""
     from specbench.engines import ENGINES
     from specbench.observe.provenance import engine_version
     from specbench.plan import plan as make
 
     experiment = read.experiment
-    engine = ENGINES[experiment.target.engine]
+    names = ENGINES[experiment.target.engine].distributions
     return make(
         read,
         {name: loaded.method for name, loaded in methods.items()},
         blocks=blocks,
-        engine_version=engine_version(experiment.launcher.python, engine.distributions),
+        engine_version=engine_version(experiment.launcher.python, names) if here else None,
+        launch_unservable=launch_unservable,
     )
 
 
@@ -89,3 +106,10 @@ def write_reports(
     from specbench.report.page import write_report
 
     return write_report(results, run_id, out, formats)
+
+
+def build_index(runs: Path, results: Path) -> int:
+    """Build the index anew from every run of a folder, and give their number."""
+    from specbench.store.ingest import ingest
+
+    return ingest(runs, results)

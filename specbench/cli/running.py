@@ -5,39 +5,50 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from specbench.cli.options import (
-    console as people,
-)
-from specbench.cli.options import (
+    build_index,
+    console_for_people,
     installed_methods,
+    launch_unservable_option,
+    make_plan,
     read_spec,
     results_option,
     runs_option,
     spec_argument,
     write_reports,
 )
-from specbench.cli.options import (
-    planned as make_plan,
-)
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from specbench.plan import Plan
+    from specbench.experiment.read import ReadExperiment
+    from specbench.plugins import Methods
 
 NO_BLOCK_IN_SERVICE = 4
 GATE_FAILED = 7
 
 
 @click.command()
-@spec_argument
+@click.argument("spec", metavar="SPEC_OR_RUN", type=click.Path(path_type=Path))
 @runs_option
 @results_option
 @click.option("--blocks", type=click.IntRange(min=1), help="Blocks, instead of design.blocks.")
+@click.option("--again", is_flag=True, help="Start a sibling instead of going on.")
+@click.option("--for", "duration", help="Start nothing that cannot end in 90s, 9m or 1h30m.")
+@click.option("--only", "arm", metavar="ARM", help="Rehearse one arm: kept apart, never pooled.")
+@click.option(
+    "--dry-cells",
+    type=click.IntRange(min=1),
+    default=2,
+    show_default=True,
+    help="Cells of a rehearsal.",
+)
+@launch_unservable_option
+@click.option("--raw-only", is_flag=True, help="No index and no report; `ingest` makes them later.")
 @click.option(
     "--reports",
     type=click.Path(path_type=Path, file_okay=False),
@@ -46,34 +57,38 @@ GATE_FAILED = 7
     help="Folder of the report.",
 )
 @click.option("--strict", is_flag=True, help="Exit 7 on a failed gate or deployment.")
-def run(
-    spec: Path, runs: Path, results: Path, blocks: int | None, reports: Path, strict: bool
-) -> None:
+@click.option("--quiet", is_flag=True, help="Say nothing but what went wrong.")
+def run(spec: Path, runs: Path, results: Path, **options: Any) -> None:
     """Launch, audit and measure everything in SPEC, then index it and write the report.
 
-    A run that was interrupted continues after its last whole cell.
+    A run that was interrupted continues after its last whole cell, with the same command or with
+    the folder of the run in place of SPEC.
     """
     from specbench.experiment.read import require_here
-    from specbench.plan import estimate
     from specbench.traffic.limits import require_machine
-    from specbench.units import duration_text
 
-    console = people()
+    until = _deadline(options["duration"])
+    console = console_for_people(quiet=options["quiet"])
     methods = installed_methods()
-    read = read_spec(spec, methods)
+    written, folder = _spec_of(spec)
+    read = read_spec(written, methods)
     require_here(read)
     require_machine(max(read.experiment.load.closed.concurrency))
-    planned = make_plan(read, methods, blocks)
-    guess = estimate(planned)
-    console.print(
-        f"{read.experiment.name}: {len(planned.deployments)} deployments of "
-        f"{len(planned.arms)} arms, about {duration_text(guess.seconds)}"
-    )
-    folder = _walk(planned, runs, console)
-    _ingest(runs, results, console)
-    page = write_reports(results, folder.name, reports, ("html",))[0]
+    folder = folder or _folder(read, runs, again=options["again"], rehearsal=options["arm"])
+    _same_experiment(read, folder)
+    done = _walk(read, methods, folder, options, until, console)
+    if not done:
+        console.print(f"the time is up: `specbench run {folder}` goes on")
+    if options["raw_only"]:
+        console.print(f"evidence: {folder}")
+        return
+    with console.status("indexing"):
+        build_index(folder.parent, results)
+    page = write_reports(results, folder.name, options["reports"], ("html",))[0]
     console.print(f"evidence: {folder}\nindex:    {results}\nreport:   {page}")
-    _exit_by_outcome(results, folder.name, strict=strict)
+    if done:
+        strict = options["strict"] or bool(options["arm"])
+        _exit_by_outcome(results, folder.name, strict=strict, compared=not options["arm"])
 
 
 @click.command()
@@ -82,12 +97,16 @@ def run(
 def check(spec: Path, here: bool) -> None:
     """Check SPEC and its workloads. Nothing is started."""
     from specbench.experiment.read import require_here
+    from specbench.plan_text import unservable_lines
 
-    read = read_spec(spec, installed_methods())
+    methods = installed_methods()
+    read = read_spec(spec, methods)
     if here:
         require_here(read)
     for name in read.unset:
         click.echo(f"note: {name} is not set here")
+    for line in unservable_lines(make_plan(read, methods, here=here)):
+        click.echo(f"note: {line}")
     prompts = sum(len(workload.prompts) for workload in read.workloads)
     click.echo(f"{spec}: {len(read.experiment.arms)} arms, {prompts} prompts, no problem found")
 
@@ -95,11 +114,13 @@ def check(spec: Path, here: bool) -> None:
 @click.command()
 @spec_argument
 @click.option("--blocks", type=click.IntRange(min=1), help="Blocks, instead of design.blocks.")
+@launch_unservable_option
 @click.option("--json", "as_json", is_flag=True, help="For machines.")
-def plan(spec: Path, blocks: int | None, as_json: bool) -> None:
+def plan(spec: Path, blocks: int | None, launch_unservable: bool, as_json: bool) -> None:
     """Show what `run` would do: commands, order, cells, time. Starts and writes nothing."""
     methods = installed_methods()
-    planned = make_plan(read_spec(spec, methods), methods, blocks)
+    read = read_spec(spec, methods)
+    planned = make_plan(read, methods, blocks, launch_unservable=launch_unservable)
     if as_json:
         from specbench.campaign import plan_facts
 
@@ -110,37 +131,100 @@ def plan(spec: Path, blocks: int | None, as_json: bool) -> None:
     click.echo(plan_text(planned))
 
 
-def _walk(planned: Plan, runs: Path, console: Console) -> Path:
-    """Walk the plan in its run folder and give the folder."""
+def _deadline(duration: str | None) -> float | None:
+    import time
+
+    from specbench.pace import parse_duration_s
+
+    try:
+        return None if duration is None else time.monotonic() + parse_duration_s(duration)
+    except ValueError as error:
+        raise click.BadParameter(str(error), param_hint="--for") from error
+
+
+def _spec_of(spec: Path) -> tuple[Path, Path | None]:
+    """Give the document to read, and the run folder when one was named."""
+    from specbench.artifacts import read_json
+
+    if (spec / "plan.json").exists():
+        return Path(read_json(spec / "plan.json")["spec"]), spec.absolute()
+    return spec, None
+
+
+def _folder(read: ReadExperiment, runs: Path, *, again: bool, rehearsal: str | None) -> Path:
+    from specbench.artifacts import run_digest, run_path
+
+    name = f"{read.experiment.name}-{run_digest(read)}"
+    if rehearsal:
+        return run_path(runs, f"{name}-rehearsal", again=True)
+    return run_path(runs, name, again=again)
+
+
+def _same_experiment(read: ReadExperiment, folder: Path) -> None:
+    """Refuse to go on with a run whose document has become another experiment."""
+    from specbench.artifacts import run_digest
+    from specbench.errors import StoreError
+
+    digest = run_digest(read)
+    if f"-{digest}" not in folder.name:
+        raise StoreError(
+            f"{read.path} is another experiment ({digest}) than that of {folder.name}",
+            "run the document itself to start its own run",
+        )
+
+
+def _walk(
+    read: ReadExperiment,
+    methods: Methods,
+    folder: Path,
+    options: dict[str, Any],
+    until: float | None,
+    console: Console,
+) -> bool:
+    """Walk the plan in its run folder, and tell whether all of it is done."""
     import anyio
 
     from specbench import campaign
-    from specbench.artifacts import opened_run, run_digest
+    from specbench.artifacts import opened_run
+    from specbench.plan import estimate, rehearsal
+    from specbench.plan_text import unservable_lines
     from specbench.progress import Progress
+    from specbench.units import duration_text
 
-    name = planned.read.experiment.name
-    with opened_run(runs, name, run_digest(planned.read)) as folder:
-        campaign.prepare(planned, folder)
-        progress = Progress(console, len(planned.deployments))
+    with opened_run(folder) as opened:
+        spoiled = campaign.spoiled_blocks(opened)
+        asked = options["blocks"] or read.experiment.design.blocks
+        plan = make_plan(
+            read,
+            methods,
+            asked + len(spoiled),
+            launch_unservable=options["launch_unservable"],
+        )
+        plan = rehearsal(plan, options["arm"], options["dry_cells"]) if options["arm"] else plan
+        console.print(
+            f"{read.experiment.name}: {len(plan.deployments)} deployments of "
+            f"{len(plan.launched())} arms, about {duration_text(estimate(plan).seconds)}"
+        )
+        for line in unservable_lines(plan):
+            console.print(f"note: {line}", markup=False)
+        if spoiled:
+            shown = ", ".join(map(str, sorted(spoiled)))
+            console.print(f"block {shown} has no baseline: as many whole blocks are appended")
+        campaign.prepare(plan, opened)
+        progress = Progress(console, len(plan.deployments))
         with progress.shown():
-            anyio.run(campaign.walk, planned, folder, progress.listen, progress.on_row)
-        return folder.path
+            return anyio.run(
+                campaign.walk, plan, opened, progress.listen, progress.on_row, spoiled, until
+            )
 
 
-def _ingest(runs: Path, results: Path, console: Console) -> None:
-    from specbench.store.ingest import ingest as build
-
-    with console.status("indexing"):
-        build(runs, results)
-
-
-def _exit_by_outcome(results: Path, run_id: str, *, strict: bool) -> None:
+def _exit_by_outcome(results: Path, run_id: str, *, strict: bool, compared: bool) -> None:
     """Leave with 4 when no block can be compared, with 7 when --strict finds a failure."""
     from specbench.store.outcome import failures, has_comparable_block
     from specbench.store.store import opened
 
     with opened(results) as connection:
-        if not has_comparable_block(connection, run_id):
+        if compared and not has_comparable_block(connection, run_id):
             click.echo("no block has both its baseline and another arm in service", err=True)
             sys.exit(NO_BLOCK_IN_SERVICE)
         if strict and (found := failures(connection, run_id)):

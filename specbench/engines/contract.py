@@ -31,7 +31,7 @@ class Engine(ABC):
 
     @abstractmethod
     def check(self, target: Target, launch: Launch) -> tuple[Problem, ...]:
-        """Give what this version of the engine would refuse or not know."""
+        """Give what is wrong; with its `source` what this version of the engine would refuse."""
 
     @abstractmethod
     def command(self, target: Target, launch: Launch, python: str) -> Command:

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import attrs
 
 from specbench.engines import ENGINES
-from specbench.errors import Problem
+from specbench.errors import ExperimentError, Problem
 from specbench.experiment.model import (
     NAME_PATTERN,
     REPEAT_SUFFIX,
+    Arm,
     ClosedLoad,
     Experiment,
+    Target,
 )
 from specbench.experiment.yaml_text import ValuePath
 from specbench.methods import Launch, Method
@@ -45,6 +47,39 @@ def rule_problems(
         if count > 1:
             yield ("sampling",), Problem(f"{count} samplings are named {name!r}")
     yield from _concurrency_problems(experiment.load.closed)
+
+
+def known_refusals(arm: Arm, method: Method[Any], target: Target) -> tuple[str, ...]:
+    """Give why the engine's version is known to refuse an arm, each reason with its source."""
+    found = dict.fromkeys(_problems_of(arm, method, target))
+    return tuple(str(problem) for problem in found if problem.source)
+
+
+def require_comparison(
+    refused: Mapping[str, Sequence[str]], baseline: str, where: str, *, launch_unservable: bool
+) -> None:
+    """Check that what the engine is not known to refuse can still be compared.
+
+    `refused` gives the reasons of every arm, none for a servable one.
+
+    Raises:
+        ExperimentError: The baseline is unservable; or every other arm is, and none is asked for.
+    """
+    problems = [
+        Problem(f"the baseline {baseline!r} is unservable: {reason}", "", where)
+        for reason in refused[baseline]
+    ]
+    others = {name: reasons for name, reasons in refused.items() if name != baseline}
+    if others and all(others.values()) and not launch_unservable:
+        problems += [
+            Problem(f"arm {name!r} is unservable: {reason}", "", where)
+            for name, reasons in others.items()
+            for reason in reasons
+        ]
+        left = "no arm is left to compare with the baseline"
+        problems.append(Problem(left, "mend one, or ask for them with --launch-unservable", where))
+    if problems:
+        raise ExperimentError(problems)
 
 
 def stratum_problems(closed: ClosedLoad, sizes: Mapping[str, int]) -> Iterator[Placed]:
@@ -92,16 +127,21 @@ def _arm_problems(experiment: Experiment, places: Mapping[str, int]) -> Iterator
 def _method_problems(
     experiment: Experiment, methods: Mapping[str, Method[Any]], places: Mapping[str, int]
 ) -> Iterator[Placed]:
-    engine, target = ENGINES[experiment.target.engine], experiment.target
-    of_target = engine.check(target, Launch())
-    yield from ((("target",), problem) for problem in of_target)
+    """Give mistakes. What has a source is a known refusal: the plan deals with it."""
+    target = experiment.target
+    of_target = ENGINES[target.engine].check(target, Launch())
+    yield from ((("target",), problem) for problem in of_target if not problem.source)
     for arm in experiment.arms:
-        method = methods[arm.method]
-        launch = method.launch(arm.options, target)
-        for problem in (*method.check(arm.options, target), *engine.check(target, launch)):
-            if problem not in of_target:
+        for problem in _problems_of(arm, methods[arm.method], target):
+            if problem not in of_target and not problem.source:
                 message = f"arm {arm.name!r}: {problem.message}"
                 yield ("arms", places[arm.name]), attrs.evolve(problem, message=message)
+
+
+def _problems_of(arm: Arm, method: Method[Any], target: Target) -> tuple[Problem, ...]:
+    launch = method.launch(arm.options, target)
+    of_engine = ENGINES[target.engine].check(target, launch)
+    return (*method.check(arm.options, target), *of_engine)
 
 
 def _concurrency_problems(closed: ClosedLoad) -> Iterator[Placed]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import platform
 import shutil
@@ -14,6 +15,8 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
+import attrs
+
 TOKENIZER_FILES = (
     "tokenizer.json",
     "tokenizer_config.json",
@@ -23,6 +26,43 @@ TOKENIZER_FILES = (
 CONFIG_FILES = ("config.json", "generation_config.json")
 ENGINE_LIBRARIES = ("torch", "transformers", "tokenizers", "triton", "flashinfer-python")
 LIBRARIES = ("anyio", "attrs", "duckdb", "httptools", "msgspec", "numpy", "pyarrow", "scipy")
+
+# The working folder, first in the path of -c, would give the packages of a checkout.
+_ASK_INTERPRETER = """
+import json, sys
+sys.path.pop(0)
+from importlib.metadata import PackageNotFoundError, version
+found = {}
+for name in sys.argv[1:]:
+    try:
+        found[name] = version(name)
+    except PackageNotFoundError:
+        pass
+print(json.dumps({"python": sys.version.split()[0], "packages": found}))
+"""
+
+
+@attrs.frozen(kw_only=True)
+class Gpu:
+    """One GPU as nvidia-smi sees it now."""
+
+    index: int
+    name: str
+    used_mib: int | None
+    """Memory in use, in MiB. None where the GPU does not say."""
+    total_mib: int | None
+    """Memory of its own, in MiB. None where the GPU does not say."""
+    pids: tuple[int, ...]
+    """Processes that compute on it. Those of other containers may be missing or have other ids."""
+
+
+@attrs.frozen(kw_only=True)
+class Interpreter:
+    """A Python that was started once and asked what it has."""
+
+    version: str
+    packages: dict[str, str]
+    """Versions of the packages that were asked for and are there."""
 
 
 def machine() -> dict[str, Any]:
@@ -66,6 +106,51 @@ def packages(python: str | None, names: Iterable[str]) -> dict[str, str]:
         (item.metadata["Name"] or "").lower(): item.version for item in distributions(path=folders)
     }
     return {name: installed[name] for name in names if name in installed}
+
+
+def interpreter(python: str, names: Iterable[str]) -> Interpreter | None:
+    """Start an interpreter and ask for its version and those packages. None: it cannot be run.
+
+    Unlike `packages`, this sees every folder that the interpreter searches.
+    """
+    # -E, because servers inherit no PYTHON* variables.
+    said = _run([python, "-E", "-c", _ASK_INTERPRETER, *names])
+    try:
+        answer = json.loads(said or "")
+        return Interpreter(version=answer["python"], packages=answer["packages"])
+    except (ValueError, TypeError, KeyError):
+        return None
+
+
+def gpus() -> tuple[Gpu, ...]:
+    """Give the GPUs with the memory in use and who uses it; none where nvidia-smi names none."""
+    fields = "--query-gpu=uuid,index,memory.used,memory.total,name"
+    listed = _run(["nvidia-smi", fields, "--format=csv,noheader,nounits"])
+    apps = _run(["nvidia-smi", "--query-compute-apps=gpu_uuid,pid", "--format=csv,noheader"])
+    return parsed_gpus(listed or "", apps or "")
+
+
+def parsed_gpus(listed: str, apps: str) -> tuple[Gpu, ...]:
+    """Give the GPUs of nvidia-smi's two lists: uuid, index, used, total, name; and uuid, pid."""
+    # An app line without a GPU or a number, such as `[N/A]`, names no process.
+    holders = [line.split(", ") for line in apps.splitlines()]
+    found = []
+    for line in listed.splitlines():
+        values = line.split(", ", 4)
+        if len(values) < 5 or not values[1].isdigit():  # noqa: PLR2004 - the fields asked for
+            continue
+        uuid, index, used, total, name = values
+        pids = sorted({int(app[1]) for app in holders if app[0] == uuid and app[1].isdigit()})
+        found.append(
+            Gpu(
+                index=int(index),
+                name=name,
+                used_mib=int(used) if used.isdigit() else None,
+                total_mib=int(total) if total.isdigit() else None,
+                pids=tuple(pids),
+            )
+        )
+    return tuple(found)
 
 
 def checkpoint(path: str) -> dict[str, Any]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import attrs
@@ -29,6 +31,8 @@ class Content:
     differences: list[Row]
     verdicts: list[Row]
     outputs: list[Row]
+    unservable: list[Row]
+    """Arms that were planned and never launched, each with the reasons."""
 
     @property
     def simulated(self) -> bool:
@@ -101,7 +105,17 @@ def read_content(connection: duckdb.DuckDBPyConnection, run_id: str | None) -> C
             "where run_id = ? and outcome <> 'pass' order by outcome, place, gate"
         ),
         outputs=read(_SAME_OUTPUTS),
+        unservable=list(_unservable(found[0]["plan"], [row["arm"] for row in arms])),
     )
+
+
+def _unservable(plan: str, launched: Sequence[str]) -> Iterator[Row]:
+    """Give the arms that the engine was known to refuse and that nobody asked to launch."""
+    for name, arm in json.loads(plan)["arms"].items():
+        # Plans that 0.1.0 wrote do not say.
+        reasons = arm.get("unservable")
+        if reasons and name not in launched:
+            yield {"arm": name, "reasons": reasons}
 
 
 def _newest(connection: duckdb.DuckDBPyConnection) -> str:

@@ -87,12 +87,15 @@ def html_page(content: Content, drawn: Sequence[Figure]) -> str:
 
 
 def _banner(content: Content) -> str:
-    if not content.simulated:
-        return ""
-    return (
-        "<div class='banner'>SIMULATED: every number on this page comes from a cost model, "
-        "not from a model on hardware.</div>"
-    )
+    said = []
+    if content.simulated:
+        said.append(
+            "SIMULATED: every number on this page comes from a cost model, not from a model on "
+            "hardware."
+        )
+    if content.experiment["rehearsal"]:
+        said.append("REHEARSAL: a trial of a few cells of one arm. Nothing is compared.")
+    return "".join(f"<div class='banner'>{escape(line)}</div>" for line in said)
 
 
 def _lead(content: Content) -> str:

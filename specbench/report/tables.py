@@ -128,8 +128,18 @@ def differences_table(content: Content) -> str:
 
 
 def failures_table(content: Content) -> str:
-    """Give deployments that were not measured to the end, with the cause."""
-    body = [
+    """Give deployments that were not measured to the end, and arms that were not launched."""
+    body: list[Sequence[Cell]] = [
+        [
+            row["arm"],
+            ("not launched", "unsure"),
+            "unservable",
+            "; ".join(row["reasons"]),
+            "run with --launch-unservable to try it",
+        ]
+        for row in content.unservable
+    ]
+    body += [
         [
             row["deployment_id"].rsplit("/", 1)[1],
             (row["status"], "bad"),

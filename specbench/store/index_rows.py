@@ -33,6 +33,7 @@ def experiment_row(run: JudgedRun) -> Row:
         "engine": target["engine"],
         "engine_version": target["version"],
         "simulated": run.plan["simulated"],
+        "rehearsal": run.plan["rehearsal"],
         "model": target["model"],
         "specbench_version": origin["software"]["specbench"],
         "git": origin["software"]["git"],

@@ -54,7 +54,9 @@ def _ingest_run(connection: duckdb.DuckDBPyConnection, run: JudgedRun) -> None:
     store.insert(connection, "differences", differing)
     barred = {(row["block"], row["arm"]): row["fact"] for row in differing if row["controlled"]}
     confirming = run.experiment["stage"] == "confirmation"
-    found = effects(_points(deployments, barred, confirming=confirming))
+    # A rehearsal is a trial of one arm: nothing is compared in it.
+    compared = [] if run.plan["rehearsal"] else deployments
+    found = effects(_points(compared, barred, confirming=confirming))
     store.insert(connection, "effects", [index_rows.effect_row(run, effect) for effect in found])
     store.insert(
         connection,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+from collections.abc import Iterable
 from typing import Any
 
 from rich.console import Console
@@ -13,6 +14,8 @@ from rich.text import Text
 
 Rows = list[dict[str, Any]]
 WIDEST = 200
+FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
+"""With these a spreadsheet takes a text for a formula, and runs it."""
 
 
 def present(rows: Rows, style: str) -> str:
@@ -24,12 +27,23 @@ def present(rows: Rows, style: str) -> str:
     return _table(rows)
 
 
+def csv_cells(values: Iterable[Any]) -> list[Any]:
+    """Give values as cells that a spreadsheet shows and never runs; lists become JSON."""
+    return [_csv_cell(value) for value in values]
+
+
+def _csv_cell(value: Any) -> Any:
+    if isinstance(value, list):
+        return json.dumps(value, default=str)
+    return f"'{value}" if isinstance(value, str) and value.startswith(FORMULA_STARTS) else value
+
+
 def _csv(rows: Rows) -> str:
     file = io.StringIO()
     if rows:
-        writer = csv.DictWriter(file, fieldnames=list(rows[0]), lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(rows)
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(csv_cells(rows[0]))
+        writer.writerows(csv_cells(row.values()) for row in rows)
     return file.getvalue()
 
 

@@ -12,6 +12,7 @@ create table experiments (
     engine            varchar not null,
     engine_version    varchar,
     simulated         boolean not null,
+    rehearsal         boolean not null,
     model             varchar not null,
     specbench_version varchar not null,
     git               varchar,
@@ -25,6 +26,7 @@ create table experiments (
 );
 comment on table experiments is 'One row a run folder: the question, the target, and where it came from.';
 comment on column experiments.simulated is 'True: every number of this run comes from a cost model.';
+comment on column experiments.rehearsal is 'True: a trial of a few cells of one arm. It gives no effect.';
 comment on column experiments.document is 'The experiment as it was written.';
 
 create table deployments (

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar
 
 from specbench.engines.contract import Engine
-from specbench.engines.vllm import failures, fields, log_lines
+from specbench.engines.vllm import failures, fields, log_lines, refusals
 from specbench.errors import Problem
 from specbench.experiment.model import Flag, Target
 from specbench.facts import Cause, CounterNames, Fact, LogPattern
@@ -91,8 +91,8 @@ class VllmEngine(Engine):
     newest = fields.shown(fields.NEWEST)
 
     def check(self, target: Target, launch: Launch) -> tuple[Problem, ...]:
-        """Refuse flags that specbench owns, and what this version does not know."""
-        return (*_flag_problems(target), *_version_problems(target, launch))
+        """Refuse flags that specbench owns and what no vLLM has; tell what this version refuses."""
+        return (*_flag_problems(target), *refusals.problems(target, launch))
 
     def command(self, target: Target, launch: Launch, python: str) -> Command:
         """Give `python -m vllm.entrypoints.openai.api_server ...`."""
@@ -155,35 +155,6 @@ def _flag_problems(target: Target) -> Iterator[Problem]:
             )
         if flag.startswith("-"):
             yield Problem(f"flag {flag!r} has dashes", f"write {plain!r}")
-
-
-def _version_problems(target: Target, launch: Launch) -> Iterator[Problem]:
-    version = fields.parsed(target.version) if target.version else fields.NEWEST
-    if version is None:
-        yield Problem(f"version {target.version!r} is no version", "write one such as 0.23.0")
-        return
-    if version < fields.FIRST:
-        yield Problem(f"vLLM {target.version} is older than {fields.shown(fields.FIRST)}")
-    for field in launch.speculation:
-        since = fields.SINCE.get(field)
-        if since is None:
-            yield Problem(f"no vLLM up to {fields.shown(fields.NEWEST)} has the field {field!r}")
-        elif version < since:
-            yield Problem(
-                f"vLLM {fields.shown(version)} does not know the field {field!r}",
-                f"it exists from {fields.shown(since)} on",
-            )
-    method = launch.speculation.get("method")
-    first, ended = fields.METHODS.get(str(method), (None, None))
-    if method and first is None:
-        yield Problem(f"vLLM has no speculative method {method!r}")
-    if first and version < first:
-        yield Problem(
-            f"vLLM {fields.shown(version)} does not serve method {method!r}",
-            f"it does from {fields.shown(first)} on",
-        )
-    if ended and version >= ended:
-        yield Problem(f"vLLM serves method {method!r} no more from {fields.shown(ended)} on")
 
 
 def _config_facts(resolved: Mapping[str, Any]) -> Iterator[Fact]:

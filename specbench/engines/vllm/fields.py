@@ -1,7 +1,7 @@
-"""Fields of vLLM's SpeculativeConfig and the first version that has each.
+"""Fields of vLLM's SpeculativeConfig and the first read version that has each.
 
 Read in vllm/config/speculative.py of 0.11.0, 0.23.0, 0.24.0, 0.32.0 and 0.33.0. vLLM refuses a
-launch with a field it does not know, so we refuse it first, with the version that has it.
+launch with a field it does not know, so such an arm is unservable, with the version that has it.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ import re
 
 Version = tuple[int, int]
 
-FIRST: Version = (0, 11)
-NEWEST: Version = (0, 33)
+READ: tuple[Version, ...] = ((0, 11), (0, 23), (0, 24), (0, 32), (0, 33))
+FIRST, NEWEST = READ[0], READ[-1]
 
 SINCE: dict[str, Version] = {
     **dict.fromkeys(
@@ -88,13 +88,26 @@ METHODS: dict[str, tuple[Version, Version | None]] = {
     "custom_class": ((0, 23), None),
     "dspark": ((0, 32), None),
 }
-"""Speculative methods: first version that serves it, and first that does so no more."""
+"""Speculative methods: first read version that serves it, and first that does so no more."""
 
 
 def parsed(version: str) -> Version | None:
     """Give major and minor of a version text such as `0.23.0` or `0.32.0+cpu`."""
     match = re.match(r"(\d+)\.(\d+)", version)
     return (int(match[1]), int(match[2])) if match else None
+
+
+def read_before(version: Version) -> Version:
+    """Give the newest version read before one."""
+    return max(read for read in READ if read < version)
+
+
+def known_before(version: Version, since: Version) -> bool:
+    """Tell whether a version is known to lack what was first read in `since`.
+
+    It may have come in any version after the last one that was read without it.
+    """
+    return version < since and version <= read_before(since)
 
 
 def shown(version: Version) -> str:

@@ -1,0 +1,1 @@
+"""What raw run folders say, read without the index. Nothing here writes."""

@@ -1,0 +1,124 @@
+"""Whether the evidence is as it was written: every digest in every cell.json, computed again.
+
+cell.json itself carries no digest; neither do the files beside the cells, such as audit.json.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import attrs
+
+from specbench.artifacts import AttemptFolder, RunFolder, file_digest, read_json
+from specbench.errors import StoreError
+from specbench.inspection.state import is_going_on, read_plan
+
+FOLDER = "the whole folder"
+
+
+@attrs.frozen(kw_only=True)
+class CellCheck:
+    """One cell against its digests."""
+
+    name: str
+    """Attempt and cell."""
+    changed: tuple[str, ...] = ()
+    """Files whose digest is another one than cell.json says."""
+    missing: tuple[str, ...] = ()
+    """Files that are not there."""
+
+    @property
+    def holds(self) -> bool:
+        """Whether every file is there and as it was written."""
+        return not self.changed and not self.missing
+
+
+@attrs.frozen(kw_only=True)
+class RunCheck:
+    """A run against its digests, and what an interruption left behind."""
+
+    run: str
+    problem: str
+    """Why the run cannot be checked whole."""
+    is_going_on: bool
+    cells: tuple[CellCheck, ...]
+    open_attempts: tuple[str, ...]
+    """Attempts without deployment.json: going on, or interrupted and not gone on with yet."""
+    leftovers: tuple[str, ...]
+    """Drafts that were never renamed. No evidence is lost by them: they were not whole."""
+
+    @property
+    def holds(self) -> bool:
+        """Whether all evidence is whole. What an interruption left behind takes nothing from it."""
+        return not self.problem and all(cell.holds for cell in self.cells)
+
+
+def check_run(folder: RunFolder) -> RunCheck:
+    """Compute every digest of a run again."""
+    attempts = folder.attempts()
+    cells = [check for attempt in attempts for check in _cells(attempt)]
+    problem = ""
+    try:
+        cells += _lost(folder, attempts)
+    except StoreError as error:
+        problem = error.message
+    return RunCheck(
+        run=folder.path.name,
+        problem=problem,
+        is_going_on=is_going_on(folder),
+        cells=tuple(cells),
+        open_attempts=tuple(item.path.name for item in attempts if _is_open(item)),
+        leftovers=tuple(_leftovers(folder.path)),
+    )
+
+
+def _cells(attempt: AttemptFolder) -> Iterator[CellCheck]:
+    for path in _cell_folders(attempt):
+        name = f"{attempt.path.name}/{path.name}"
+        if not (path / "cell.json").is_file():
+            yield CellCheck(name=name, missing=("cell.json",))
+            continue
+        try:
+            digests = read_json(path / "cell.json")["sha256"]
+        except (StoreError, KeyError):
+            yield CellCheck(name=name, changed=("cell.json",))
+            continue
+        missing = tuple(file for file in digests if not (path / file).is_file())
+        changed = tuple(
+            file
+            for file, digest in digests.items()
+            if file not in missing and file_digest(path / file) != digest
+        )
+        yield CellCheck(name=name, changed=changed, missing=missing)
+
+
+def _lost(folder: RunFolder, attempts: Sequence[AttemptFolder]) -> Iterator[CellCheck]:
+    """Give the cells of complete deployments whose folder is not there."""
+    for planned in read_plan(folder).deployments:
+        own = [attempt for attempt in attempts if attempt.deployment == planned.name]
+        if not any((attempt.closing() or {}).get("status") == "complete" for attempt in own):
+            continue
+        there = {path.name for attempt in own for path in _cell_folders(attempt)}
+        for cell in planned.cells:
+            if cell not in there:
+                yield CellCheck(name=f"{planned.name}/{cell}", missing=(FOLDER,))
+
+
+def _cell_folders(attempt: AttemptFolder) -> list[Path]:
+    """Give every folder of an attempt that is no draft, whether it has a cell.json or not."""
+    return sorted(
+        path
+        for path in attempt.path.iterdir()
+        if path.is_dir() and not path.name.startswith(".")
+    )
+
+
+def _is_open(attempt: AttemptFolder) -> bool:
+    return not (attempt.path / "deployment.json").exists()
+
+
+def _leftovers(run: Path) -> Iterator[str]:
+    for pattern in (".*.partial", "*/.*.partial"):
+        for path in sorted(run.glob(pattern)):
+            yield path.relative_to(run).as_posix()

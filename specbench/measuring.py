@@ -1,0 +1,158 @@
+"""Measuring a served deployment: captures and cells. Every cell is on disk when it is done."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import attrs
+
+import specbench
+from specbench.artifacts import AttemptFolder
+from specbench.errors import DeploymentError
+from specbench.experiment.model import Sampling
+from specbench.facts import RequestRow, Window
+from specbench.journal import Journal
+from specbench.judge.cells import same_prompts
+from specbench.judge.window import Judged, judge_window
+from specbench.launchers.local import Server
+from specbench.observe import metrics
+from specbench.plan import Plan, PlannedCell, PlannedDeployment
+from specbench.traffic.drive import drive
+from specbench.traffic.requests import Wording, measured, shuffled, warming
+from specbench.traffic.warmup import warm
+
+OnRow = Callable[[RequestRow], None]
+GREEDY = Sampling(name="greedy")
+
+
+class Measuring:
+    """Drives what a plan asks of a server, into an attempt's folder."""
+
+    def __init__(self, planned: Plan, run_id: str, journal: Journal, on_row: OnRow) -> None:
+        self._plan = planned
+        self._run_id = run_id
+        self._journal = journal
+        self._on_row = on_row
+        self._closed = planned.read.experiment.load.closed
+        self._seed = planned.read.experiment.design.seed
+
+    async def capture(self, attempt: AttemptFolder, server: Server) -> None:
+        """Record the greedy outputs on the correctness prompts, each time in another order."""
+        asked, workload = self._plan.read.experiment.correctness, self._plan.read.correctness
+        if asked is None or workload is None:
+            return
+        for number in range(1, asked.captures + 1):
+            prompts = shuffled(workload.prompts, self._seed + number)
+            windows: list[Window] = []
+            for concurrency in asked.concurrency:
+                salt = f"{self._run_id}/{attempt.path.name}/capture-{number}-c{concurrency}"
+                requests = measured(prompts, len(prompts), self._wording(server, GREEDY, salt))
+                windows.append(
+                    await drive(
+                        requests,
+                        base_url=server.base_url,
+                        concurrency=concurrency,
+                        timeout_s=self._closed.request_timeout_s,
+                    )
+                )
+            attempt.write_capture(number, windows)
+
+    async def measure(
+        self,
+        deployment: PlannedDeployment,
+        attempt: AttemptFolder,
+        server: Server,
+        cell: PlannedCell,
+    ) -> None:
+        """Measure one cell: warm, settle, snapshot, drive, settle, snapshot, write, judge."""
+        prompts = shuffled(self._plan.read.prompts(cell.stratum), self._seed)
+        salt = f"{self._run_id}/{attempt.path.name}/{cell.name}"
+        wording = self._wording(server, cell.sampling, salt)
+        url, names = server.base_url + self._plan.engine.metrics_path, self._plan.engine.counters()
+        where = (attempt.path.name, cell.name)
+        paced = partial(
+            drive,
+            base_url=server.base_url,
+            concurrency=cell.concurrency,
+            timeout_s=self._closed.request_timeout_s,
+        )
+        with self._journal.phase("warm", *where):
+            wave = max(self._closed.warmup, 2 * cell.concurrency)
+            spoken = attrs.evolve(wording, salt=f"{salt}/warm")
+            warmed = await warm(lambda number: paced(warming(prompts, wave, number, spoken)))
+        requests = measured(prompts, cell.requests, wording)
+        loads = {
+            other.concurrency: other.requests
+            for other in deployment.cells
+            if (other.stratum, other.sampling) == (cell.stratum, cell.sampling)
+        }
+        with self._journal.phase("settle", *where):
+            before, settled_before = await metrics.settled(url, names)
+        with self._journal.phase(
+            "drive", *where, requests=cell.requests, concurrency=cell.concurrency
+        ):
+            window = await paced(requests, on_row=self._on_row)
+        lost: DeploymentError | None = None
+        try:
+            with self._journal.phase("settle", *where):
+                after, settled_after = await metrics.settled(url, names)
+        except DeploymentError as error:
+            # The server died in the window: what the client saw of that is evidence too.
+            after, settled_after, lost = "", False, error
+        settled = settled_before and settled_after
+        with self._journal.phase("write", *where):
+            attempt.write_cell(
+                cell.name,
+                window,
+                before=before,
+                after=after,
+                facts={
+                    "stratum": cell.stratum,
+                    "sampling": cell.sampling.name,
+                    "requests": cell.requests,
+                    "loads": loads,
+                    "aborted": lost is not None,
+                    "warmup": attrs.asdict(warmed),
+                    "settled": settled,
+                    "specbench": specbench.__version__,
+                },
+            )
+        judged = judge_window(
+            window.rows,
+            concurrency=cell.concurrency,
+            before=metrics.parse(before),
+            after=metrics.parse(after),
+            settled=settled,
+            names=names,
+            expected=deployment.arm.expected,
+            counting=deployment.arm.counting,
+            required=self._plan.read.experiment.gates,
+            more=tuple(filter(None, [same_prompts(loads, len(prompts))])),
+        )
+        self._journal.note("cell", attempt.path.name, _told(judged), cell.name)
+        if lost is not None:
+            raise lost
+
+    def _wording(self, server: Server, sampling: Sampling, salt: str) -> Wording:
+        engine = self._plan.engine
+        return Wording(
+            host=f"127.0.0.1:{server.port}",
+            path=engine.chat_path,
+            model=engine.served_name,
+            sampling=sampling,
+            salt=salt,
+        )
+
+
+def _told(judged: Judged) -> dict[str, Any]:
+    """Give what is worth telling while the run goes on."""
+    failed = [f"{v.gate}: {v.observed}" for v in judged.verdicts if v.outcome == "fail"]
+    return {
+        "output_throughput": judged.summary.output_throughput,
+        "tpot_p50_s": judged.summary.tpot_p50_s,
+        "ttft_p50_s": judged.summary.ttft_p50_s,
+        "acceptance_rate": judged.ratios.acceptance_rate if judged.ratios else None,
+        "rejected": "; ".join(failed),
+    }
