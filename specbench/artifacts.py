@@ -30,6 +30,7 @@ import pyarrow.parquet as pq
 from specbench.errors import StoreError
 from specbench.experiment.read import ReadExperiment
 from specbench.facts import Audit, JournalEntry, RequestRow, Window
+from specbench.redaction import Redaction, scrubbed
 
 Status = Literal["complete", "rejected", "failed", "interrupted"]
 
@@ -68,8 +69,6 @@ OUTPUTS_SCHEMA = pa.schema(
         ("finish_reason", pa.string()),
     ]
 )
-_SECRET = re.compile(r"(?:^|[_-])(?:token|key|secret|password|credentials?)$", re.IGNORECASE)
-HIDDEN = "***"
 _ATTEMPT = re.compile(r"^(?P<deployment>b\d+-\d+-.+)-a(?P<attempt>\d+)$")
 
 
@@ -91,26 +90,6 @@ def resolve(read: ReadExperiment) -> dict[str, Any]:
     if read.correctness is not None:
         value["correctness"] |= {"workload": read.correctness.sha256}
     return value
-
-
-def scrubbed(value: Any) -> Any:
-    """Give a copy in which the value of every key and flag that names a secret is hidden."""
-    if isinstance(value, Mapping):
-        return {
-            key: HIDDEN if _SECRET.search(str(key)) and isinstance(item, str) else scrubbed(item)
-            for key, item in value.items()
-        }
-    if isinstance(value, (list, tuple)):
-        before = [None, *value]
-        return [
-            HIDDEN if _is_secret_flag(flag) else scrubbed(item)
-            for flag, item in zip(before, value, strict=False)
-        ]
-    return value
-
-
-def _is_secret_flag(text: object) -> bool:
-    return isinstance(text, str) and text.startswith("--") and bool(_SECRET.search(text))
 
 
 @attrs.frozen
@@ -138,9 +117,10 @@ class CellFolder:
 
 @attrs.frozen
 class AttemptFolder:
-    """One attempt at a deployment."""
+    """One attempt at a deployment. What is written into it is written without secrets."""
 
     path: Path
+    redaction: Redaction = attrs.field(factory=Redaction)
 
     @property
     def deployment(self) -> str:
@@ -166,11 +146,15 @@ class AttemptFolder:
         """Close the attempt. It is closed once."""
         if self.closing() is not None:
             raise StoreError(f"{self.path} is closed already")
+        if self.log.exists() and self.redaction.values:
+            log = self.log.read_text(encoding="utf-8", errors="surrogateescape")
+            if (clean := self.redaction.text(log)) != log:
+                self.log.write_text(clean, encoding="utf-8", errors="surrogateescape")
         self.write_json("deployment.json", {"status": status, **facts})
 
     def write_json(self, name: str, value: Any) -> None:
         """Write a file of the attempt, whole or not at all."""
-        write_json(self.path / name, value)
+        write_text(self.path / name, self.redaction.text(json_text(value)))
 
     def audit(self) -> Audit | None:
         """Give the stored audit, or None when the server did not come that far."""
@@ -191,8 +175,14 @@ class AttemptFolder:
         """Write one cell: under a temporary name, renamed when whole, then never changed."""
         draft = self.path / f".{name}.partial"
         draft.mkdir()
-        rows = [attrs.asdict(row) for row in window.rows]
-        outputs = [attrs.asdict(output) for output in window.outputs]
+        clean = self.redaction.text
+        rows = [
+            attrs.asdict(attrs.evolve(row, error=row.error and clean(row.error)))
+            for row in window.rows
+        ]
+        outputs = [
+            attrs.asdict(attrs.evolve(output, text=clean(output.text))) for output in window.outputs
+        ]
         pq.write_table(
             pa.Table.from_pylist(rows, REQUESTS_SCHEMA),
             draft / "requests.parquet",
@@ -231,7 +221,8 @@ class AttemptFolder:
             for window in windows
             for row, output in zip(window.rows, window.outputs, strict=True)
         ]
-        write_text(self.path / f"capture-{number}.jsonl", "\n".join(lines) + "\n")
+        text = self.redaction.text("\n".join(lines) + "\n")
+        write_text(self.path / f"capture-{number}.jsonl", text)
 
     def captures(self) -> list[dict[str, Any]]:
         """Give every captured output with its capture's number."""
@@ -253,11 +244,12 @@ class RunFolder:
     """A run: everything of one experiment's digest."""
 
     path: Path
+    redaction: Redaction = attrs.field(factory=Redaction)
 
     def attempts(self, deployment: str | None = None) -> list[AttemptFolder]:
         """Give the attempts, of one deployment or of all, in order."""
         found = [
-            AttemptFolder(path)
+            AttemptFolder(path, self.redaction)
             for path in sorted(self.path.iterdir())
             if path.is_dir() and _ATTEMPT.match(path.name)
         ]
@@ -268,7 +260,7 @@ class RunFolder:
         number = max((item.attempt for item in self.attempts(deployment)), default=0) + 1
         path = self.path / f"{deployment}-a{number}"
         path.mkdir()
-        return AttemptFolder(path)
+        return AttemptFolder(path, self.redaction)
 
     def close_interrupted(self) -> list[str]:
         """Close the attempts that an earlier run left open, and give their names."""
@@ -346,7 +338,12 @@ def read_json(path: Path) -> dict[str, Any]:
 
 def write_json(path: Path, value: Any) -> None:
     """Write JSON so that the file is whole or absent."""
-    write_text(path, json.dumps(cattrs.unstructure(value), indent=1, default=str) + "\n")
+    write_text(path, json_text(value))
+
+
+def json_text(value: Any) -> str:
+    """Give a value, attrs instances included, as JSON for people and machines."""
+    return json.dumps(cattrs.unstructure(value), indent=1, default=str) + "\n"
 
 
 def write_text(path: Path, text: str) -> None:

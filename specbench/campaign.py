@@ -16,21 +16,28 @@ from specbench.artifacts import (
     AttemptFolder,
     RunFolder,
     Status,
+    json_text,
     read_json,
     resolve,
-    scrubbed,
-    write_json,
+    write_text,
 )
 from specbench.errors import DeploymentError
 from specbench.journal import Journal, Listener
 from specbench.judge import effective
-from specbench.launchers.local import Server, serving
+from specbench.launchers.local import Server, environment, serving
 from specbench.launchers.readiness import until_ready
 from specbench.measuring import Measuring, OnRow
 from specbench.observe import metrics, provenance
 from specbench.observe.logs import audit
 from specbench.pace import pace
 from specbench.plan import Plan, PlannedCell, PlannedDeployment
+from specbench.redaction import Redaction, redaction, scrubbed
+
+
+def secrets_of(planned: Plan) -> Redaction:
+    """Give the secret values that any server of a plan is started with."""
+    commands = [arm.command for arm in planned.arms]
+    return redaction([environment(command) for command in commands], [c.argv for c in commands])
 
 
 def prepare(planned: Plan, folder: RunFolder) -> None:
@@ -41,9 +48,8 @@ def prepare(planned: Plan, folder: RunFolder) -> None:
     """
     experiment = planned.read.experiment
     if not (folder.path / "experiment.yaml").exists():
-        (folder.path / "experiment.yaml").write_text(planned.read.text, encoding="utf-8")
-        write_json(
-            folder.path / "provenance.json",
+        write_text(folder.path / "experiment.yaml", folder.redaction.text(planned.read.text))
+        origin = json_text(
             {
                 "machine": provenance.machine(),
                 "software": provenance.software(),
@@ -58,7 +64,8 @@ def prepare(planned: Plan, folder: RunFolder) -> None:
                 "workloads": resolve(planned.read)["workloads"],
             },
         )
-    write_json(folder.path / "plan.json", plan_facts(planned))
+        write_text(folder.path / "provenance.json", folder.redaction.text(origin))
+    write_text(folder.path / "plan.json", folder.redaction.text(json_text(plan_facts(planned))))
 
 
 def plan_facts(planned: Plan) -> dict[str, Any]:
@@ -248,7 +255,7 @@ class _Walk:
         if config is not None:
             attempt.write_json("server_info.json", scrubbed(config))
         log = attempt.log.read_text(encoding="utf-8", errors="replace")
-        found = audit(log, engine.log_patterns(), configured)
+        found = audit(attempt.redaction.text(log), engine.log_patterns(), configured)
         verdicts = effective.judge(found, deployment.arm.expected)
         attempt.write_json("audit.json", {"audit": found, "verdicts": verdicts})
         return verdicts

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -48,7 +49,8 @@ class Journal:
             state=state,
             deployment=deployment,
             cell=cell,
-            detail=detail,
+            # A server's words may repeat a secret, and the listener shows them.
+            detail=json.loads(self._folder.redaction.text(json.dumps(detail))),
         )
         self._folder.note(entry)
         self._listen(entry)

@@ -185,7 +185,7 @@ def _walk(
     import anyio
 
     from specbench import campaign
-    from specbench.artifacts import opened_run
+    from specbench.artifacts import RunFolder, opened_run
     from specbench.plan import estimate, rehearsal
     from specbench.plan_text import unservable_lines
     from specbench.progress import Progress
@@ -210,11 +210,12 @@ def _walk(
         if spoiled:
             shown = ", ".join(map(str, sorted(spoiled)))
             console.print(f"block {shown} has no baseline: as many whole blocks are appended")
-        campaign.prepare(plan, opened)
+        clean = RunFolder(opened.path, campaign.secrets_of(plan))
+        campaign.prepare(plan, clean)
         progress = Progress(console, len(plan.deployments))
         with progress.shown():
             return anyio.run(
-                campaign.walk, plan, opened, progress.listen, progress.on_row, spoiled, until
+                campaign.walk, plan, clean, progress.listen, progress.on_row, spoiled, until
             )
 
 
