@@ -18,7 +18,7 @@ import json
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Literal
 
@@ -275,13 +275,12 @@ class RunFolder:
             file.write(json.dumps(attrs.asdict(entry)) + "\n")
 
     def journal(self) -> list[JournalEntry]:
-        """Give the journal; a torn last line is left out."""
+        """Give the journal; a line that a kill tore is left out."""
         entries = []
         for line in (self.path / "journal.jsonl").read_text(encoding="utf-8").splitlines():
-            try:
+            # A torn line is the trace of a kill, not of a fault.
+            with suppress(json.JSONDecodeError):
                 entries.append(cattrs.structure(json.loads(line), JournalEntry))
-            except json.JSONDecodeError:
-                break
         return entries
 
 
@@ -315,7 +314,16 @@ def opened_run(path: Path) -> Iterator[RunFolder]:
             raise StoreError(
                 f"another specbench works in {path}", "wait for it, or stop it"
             ) from None
+        _end_torn_line(path / "journal.jsonl")
         yield RunFolder(path)
+
+
+def _end_torn_line(path: Path) -> None:
+    """End a line that a kill tore, so that the next entry does not join it."""
+    text = path.read_bytes()
+    if text and not text.endswith(b"\n"):
+        with path.open("ab") as file:
+            file.write(b"\n")
 
 
 def find_runs(runs: Path) -> list[RunFolder]:

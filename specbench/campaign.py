@@ -6,7 +6,7 @@ Every cell is on disk before the next begins. A launch that fails is evidence an
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
 
@@ -32,6 +32,7 @@ from specbench.observe.logs import audit
 from specbench.pace import pace
 from specbench.plan import Plan, PlannedCell, PlannedDeployment
 from specbench.redaction import Redaction, redaction, scrubbed
+from specbench.stopping import Stopping
 
 
 def secrets_of(planned: Plan) -> Redaction:
@@ -112,26 +113,37 @@ def spoiled_blocks(folder: RunFolder) -> frozenset[int]:
     )
 
 
+@attrs.frozen(kw_only=True)
+class Ending:
+    """How a walk ended."""
+
+    done: bool
+    """Whether everything planned is done."""
+    signal: int | None = None
+    """The signal that stopped it."""
+
+
 async def walk(
     planned: Plan,
     folder: RunFolder,
     listen: Listener,
     on_row: OnRow,
+    stopping: Stopping,
     spoiled: frozenset[int],
     until_monotonic_s: float | None,
-) -> bool:
-    """Do what of the plan is not done yet, and tell whether all of it is.
+) -> Ending:
+    """Do what of the plan is not done yet.
 
     `spoiled` blocks are left as they are. With `until_monotonic_s` nothing is started that cannot
     be finished by then.
     """
-    steps = _Walk(planned, folder, listen, on_row, until_monotonic_s)
+    steps = _Walk(planned, folder, listen, on_row, stopping, until_monotonic_s)
     for name in folder.close_interrupted():
         steps.resumed(name)
-    for deployment in planned.deployments:
-        if deployment.block not in spoiled and not await steps.deploy(deployment):
-            return False
-    return True
+    done = False
+    with stopping.listening():
+        done = await steps.all([item for item in planned.deployments if item.block not in spoiled])
+    return Ending(done=done, signal=stopping.signal)
 
 
 class _Walk:
@@ -143,17 +155,26 @@ class _Walk:
         folder: RunFolder,
         listen: Listener,
         on_row: OnRow,
+        stopping: Stopping,
         until_monotonic_s: float | None,
     ) -> None:
         self._plan = planned
         self._folder = folder
         self._journal = Journal(folder, listen)
-        self._measuring = Measuring(planned, folder.path.name, self._journal, on_row)
+        self._measuring = Measuring(planned, folder.path.name, self._journal, on_row, stopping)
+        self._stopping = stopping
         self._until_monotonic_s = until_monotonic_s
 
     def resumed(self, attempt: str) -> None:
         """Note that an attempt of an earlier day was closed."""
         self._journal.note("resume", attempt, {"closed": "interrupted"})
+
+    async def all(self, deployments: Iterable[PlannedDeployment]) -> bool:
+        """Deploy one after the other, and tell whether there was time for all."""
+        for deployment in deployments:
+            if not await self.deploy(deployment):
+                return False
+        return True
 
     async def deploy(self, deployment: PlannedDeployment) -> bool:
         """Launch one arm and measure the cells that no earlier attempt measured.
@@ -192,6 +213,8 @@ class _Walk:
 
     def _has_time_for(self, duration_s: float) -> bool:
         until = self._until_monotonic_s
+        if self._stopping.asked:
+            return False
         return until is None or time.monotonic() + duration_s <= until
 
     @asynccontextmanager
@@ -241,7 +264,7 @@ class _Walk:
             await self._measuring.capture(attempt, server)
         for cell in cells:
             if not self._has_time_for(pace(self._folder.journal()).cell_s(cell.name)):
-                facts["reason"] = f"no time was left to measure {cell.name}"
+                facts["reason"] = f"stopped before {cell.name}"
                 return "interrupted"
             await self._measuring.measure(deployment, attempt, server, cell)
         return "complete"

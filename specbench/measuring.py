@@ -19,6 +19,7 @@ from specbench.judge.window import Judged, judge_window
 from specbench.launchers.local import Server
 from specbench.observe import metrics
 from specbench.plan import Plan, PlannedCell, PlannedDeployment
+from specbench.stopping import Stopping
 from specbench.traffic.drive import drive
 from specbench.traffic.requests import Wording, measured, shuffled, warming
 from specbench.traffic.warmup import warm
@@ -30,11 +31,14 @@ GREEDY = Sampling(name="greedy")
 class Measuring:
     """Drives what a plan asks of a server, into an attempt's folder."""
 
-    def __init__(self, planned: Plan, run_id: str, journal: Journal, on_row: OnRow) -> None:
+    def __init__(
+        self, planned: Plan, run_id: str, journal: Journal, on_row: OnRow, stopping: Stopping
+    ) -> None:
         self._plan = planned
         self._run_id = run_id
         self._journal = journal
         self._on_row = on_row
+        self._stopping = stopping
         self._closed = planned.read.experiment.load.closed
         self._seed = planned.read.experiment.design.seed
 
@@ -90,10 +94,10 @@ class Measuring:
         }
         with self._journal.phase("settle", *where):
             before, settled_before = await metrics.settled(url, names)
-        with self._journal.phase(
-            "drive", *where, requests=cell.requests, concurrency=cell.concurrency
-        ):
-            window = await paced(requests, on_row=self._on_row)
+        with self._journal.phase("drive", *where), self._stopping.finishing():
+            window = await paced(requests, on_row=self._on_row, stop=lambda: self._stopping.asked)
+        if len(window.rows) < len(requests):
+            await self._stopping.end()
         lost: DeploymentError | None = None
         try:
             with self._journal.phase("settle", *where):

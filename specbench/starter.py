@@ -73,10 +73,10 @@ def is_name(text: str) -> bool:
 
 def experiment_text(answers: Answers, prompts: Prompts) -> str:
     """Give the commented experiment that the answers ask for."""
-    subject = "the simulated engine" if answers.simulated else answers.model
+    subject = "on the simulated engine" if answers.simulated else f"of {answers.model}"
     return _EXPERIMENT.substitute(
         name=_quoted(answers.name),
-        question=_quoted(f"Does any kind of speculative decoding beat plain serving of {subject}?"),
+        question=_quoted(f"Does any kind of speculative decoding beat plain serving {subject}?"),
         engine=answers.engine,
         model=_quoted(answers.model),
         tensor_parallel=answers.tensor_parallel,
@@ -205,7 +205,7 @@ _VLLM_FLAGS = """\
   # env: {HF_HUB_OFFLINE: "1"}"""
 
 _DRAFT = Template("""\
-  # A smaller model of the same vocabulary drafts. Longer drafts cost more and are cut more often.
+  # A smaller model of the same vocabulary drafts. Longer drafts cost more and are accepted less.
   - name: "draft-k{num_speculative_tokens}"
     method: draft_model
     model: $model

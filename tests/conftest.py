@@ -94,7 +94,7 @@ def run_cli(*arguments: str | Path) -> Result:
     return CliRunner().invoke(cli, [str(argument) for argument in arguments])
 
 
-def run_small(folder: Path, document: str = SMALL) -> FinishedRun:
+def run_small(folder: Path, document: str = SMALL, *options: str) -> FinishedRun:
     """Run an experiment on the simulated engine in a folder."""
     spec = write_small(folder, document)
     result = run_cli(
@@ -106,6 +106,7 @@ def run_small(folder: Path, document: str = SMALL) -> FinishedRun:
         folder / "results.duckdb",
         "--reports",
         folder / "reports",
+        *options,
     )
     return FinishedRun(folder, result)
 

@@ -126,6 +126,9 @@ def test_a_torn_last_line_of_the_journal_is_left_out(tmp_path: Path) -> None:
     with (tmp_path / "journal.jsonl").open("a") as file:
         file.write('{"unix_s": 2.0, "mono')
     assert run.journal() == [entry, attrs.evolve(entry, state="end")]
+    with opened_run(tmp_path) as again:
+        again.note(entry)
+    assert run.journal() == [entry, attrs.evolve(entry, state="end"), entry]
 
 
 def test_a_run_is_locked_against_another_specbench(tmp_path: Path) -> None:

@@ -192,7 +192,10 @@ def test_a_run_that_was_stopped_goes_on_where_it_was(tmp_path: Path, blow: signa
     first.send_signal(blow)
     _, said = first.communicate()
     assert first.returncode == (-signal.SIGKILL if blow == signal.SIGKILL else 130)
-    assert blow == signal.SIGKILL or "run the same command to go on" in said
+    assert (
+        blow == signal.SIGKILL
+        or f"`specbench run {next((tmp_path / 'runs').iterdir())}` goes on" in said
+    )
     (run,) = (tmp_path / "runs").iterdir()
     whole = {
         path: file_digest(path)
@@ -427,3 +430,45 @@ def test_a_run_folder_of_another_document_is_not_gone_on_with(tmp_path: Path) ->
         cwd=tmp_path,
     )
     assert (done.returncode, "another experiment" in done.stderr) == (6, True)
+
+
+def test_one_interrupt_finishes_the_requests_in_flight_and_a_second_one_stops_now(
+    tmp_path: Path,
+) -> None:
+    document = ONE.replace("step-ms: 1", "step-ms: 40")
+    spec = write_small(tmp_path, document)
+    command = [
+        sys.executable,
+        "-m",
+        "specbench",
+        "run",
+        spec,
+        "--runs",
+        tmp_path / "runs",
+        "--raw-only",
+    ]
+    for blows, finished in ((1, True), (2, False)):
+        process = subprocess.Popen(
+            command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
+        )
+        assert process.stderr is not None
+
+        def entries() -> list[tuple[str, str]]:
+            journals = list((tmp_path / "runs").glob("*/journal.jsonl"))
+            return (
+                [(e.phase, e.state) for e in RunFolder(journals[0].parent).journal()]
+                if journals
+                else []
+            )
+
+        earlier = entries().count(("drive", "start"))
+        wait_for(lambda seen=earlier: entries().count(("drive", "start")) > seen)
+        for _ in range(blows):
+            process.send_signal(signal.SIGINT)
+            told = process.stderr.readline()
+        assert ("finishing the requests in flight" in told) is finished
+        _, rest = process.communicate()
+        assert process.returncode == 130
+        assert "everything whole is kept" in rest
+    (run,) = (tmp_path / "runs").iterdir()
+    assert [name for attempt in RunFolder(run).attempts() for name in attempt.cells()] == []

@@ -13,7 +13,25 @@ import pytest
 
 from tests.conftest import ROOT, SMALL, FinishedRun, run_cli, write_small
 
-COMMANDS = ("check", "ingest", "methods", "plan", "query", "report", "run", "schema", "workload")
+COMMANDS = (
+    "completion",
+    "doctor",
+    "export",
+    "init",
+    "runs",
+    "show",
+    "status",
+    "verify",
+    "check",
+    "ingest",
+    "methods",
+    "plan",
+    "query",
+    "report",
+    "run",
+    "schema",
+    "workload",
+)
 
 
 def shell(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
@@ -85,6 +103,38 @@ def test_check_here_misses_an_unset_variable(
     assert (done.returncode, "export NOT_THERE=" in done.stderr) == (2, True)
 
 
+def test_check_notes_an_unservable_arm_and_here_counts_the_interpreters_version(
+    tmp_path: Path,
+) -> None:
+    python = tmp_path / "venv/bin/python"
+    python.parent.mkdir(parents=True)
+    python.symlink_to(sys.executable)
+    package = tmp_path / "venv/lib/python3.11/site-packages/vllm-0.11.0.dist-info"
+    package.mkdir(parents=True)
+    (package / "METADATA").write_text("Metadata-Version: 2.1\nName: vllm\nVersion: 0.11.0\n")
+    draft = "{name: draft, method: draft_model, model: /m/draft, num_speculative_tokens: 3"
+    document = SMALL.replace(
+        "engine: simulated, model: toy, flags: {step-ms: 1, token-us: 20, seed: 3}",
+        "engine: vllm, model: /m",
+    )
+    document = document.replace(
+        "arms:\n", f"launcher: {{python: {python}}}\narms:\n  - {draft}}}\n"
+    )
+    spec = write_small(tmp_path, document)
+    found = run_cli("check", spec).output
+    assert "4 arms, 6 prompts, no problem found" in found
+    assert "is unservable" not in found
+    note = (
+        "note: arm 'draft' is unservable: vLLM 0.11 does not serve method 'draft_model'; 0.23 does"
+    )
+    assert note in run_cli("check", "--here", spec).output
+    facts = json.loads(run_cli("plan", spec, "--json").output)
+    assert [arm for arm, said in facts["arms"].items() if said["unservable"]] == ["draft"]
+    assert "draft" not in {deployment["arm"] for deployment in facts["deployments"]}
+    asked = json.loads(run_cli("plan", spec, "--json", "--launch-unservable").output)
+    assert len(asked["deployments"]) == len(facts["deployments"]) + 2
+
+
 def test_plan_starts_and_writes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     spec = write_small(tmp_path)
     before = sorted(tmp_path.rglob("*"))
@@ -138,3 +188,30 @@ def test_workload_validate_prints_strata_and_digest() -> None:
 def test_report_writes_what_is_asked(finished: FinishedRun, tmp_path: Path) -> None:
     done = run_cli("report", "--results", finished.results, "--out", tmp_path)
     assert Path(done.output.strip()).exists()
+
+
+def test_a_disk_that_is_full_is_one_message_and_whole_cells_are_kept(tmp_path: Path) -> None:
+    """A limit on file size stands for the full disk: writing fails at the same place."""
+    spec = write_small(tmp_path, SMALL.replace("blocks: 2", "blocks: 1"))
+    script = (
+        "import resource, signal, sys; signal.signal(signal.SIGXFSZ, signal.SIG_IGN); "
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (6000, 6000)); from specbench.cli import main; main()"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script, "run", spec, "--runs", tmp_path / "runs", "--raw-only"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 6, done.stdout + done.stderr
+    assert "Traceback" not in done.stderr
+    assert "cannot write" in done.stderr
+    assert "make room" in done.stderr
+
+
+def test_runs_that_are_no_folder_are_refused_in_words(tmp_path: Path) -> None:
+    (tmp_path / "runs").write_text("a file")
+    done = shell("run", write_small(tmp_path), "--runs", tmp_path / "runs")
+    assert (done.returncode, "Traceback" in done.stderr) == (2, False)
+    done = shell("run", write_small(tmp_path), "--runs", "/proc/nowhere")
+    assert (done.returncode, "cannot write to /proc/nowhere" in done.stderr) == (6, True)

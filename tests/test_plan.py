@@ -1,8 +1,10 @@
 from __future__ import annotations
 
 import itertools
+import re
 from collections import Counter
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
 import attrs
@@ -10,12 +12,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from specbench.experiment.read import ReadExperiment
+from specbench.campaign import plan_facts
+from specbench.errors import ExperimentError
+from specbench.experiment.read import ReadExperiment, read_experiment
 from specbench.methods import Method
 from specbench.order import williams_square
 from specbench.plan import Plan, estimate, plan, requests_of_cell
 from specbench.plan_text import plan_text
-from tests.conftest import SMALL
+from tests.conftest import ROOT, SMALL
 
 
 @pytest.fixture
@@ -26,6 +30,23 @@ def planned(
         return plan(read_small(document), methods, **options)
 
     return make
+
+
+VLLM = SMALL.replace(
+    "engine: simulated, model: toy, flags: {step-ms: 1, token-us: 20, seed: 3}",
+    "engine: vllm, model: /models/target",
+)
+DRAFT = "{name: draft, method: draft_model, model: /models/draft, num_speculative_tokens: 3}"
+SHARDED = DRAFT.replace("model: /models/draft", "model: toy-draft, draft_tensor_parallel: 2")
+SPECS = sorted((ROOT / "specs").glob("*.yaml"))
+
+
+def with_arm(arm: str, document: str = SMALL) -> str:
+    return document.replace("arms:\n", f"arms:\n  - {arm}\n")
+
+
+def unservable(made: Plan) -> dict[str, tuple[str, ...]]:
+    return {arm.name: arm.unservable for arm in made.arms if arm.unservable}
 
 
 @given(st.integers(2, 9))
@@ -80,14 +101,126 @@ def test_requests_default_to_whole_passes(read_small: Callable[..., ReadExperime
 
 
 def test_a_plan_for_an_unknown_version_says_so(planned: Callable[..., Plan]) -> None:
-    vllm = SMALL.replace(
-        "engine: simulated, model: toy, flags: {step-ms: 1, token-us: 20, seed: 3}",
-        "engine: vllm, model: /m",
-    )
-    assert "newest" in planned(vllm).notes[0]
-    found = planned(vllm, engine_version="0.32.0+cpu")
+    assert "newest" in planned(VLLM).notes[0]
+    found = planned(VLLM, engine_version="0.32.0+cpu")
     assert found.notes == ()
     assert found.read.experiment.target.version == "0.32.0+cpu"
+
+
+def test_a_draft_sharded_unlike_the_target_is_unservable_with_its_source(
+    planned: Callable[..., Plan],
+) -> None:
+    """vLLM tells 1 under another target TP late in the worker, all else by the configuration."""
+    needed = "vLLM's draft_model needs them equal"
+    two = f"draft_tensor_parallel 2 differs from the target's 1; {needed}"
+    late = f"draft_tensor_parallel 1 differs from the target's 4; {needed}"
+    made = planned(with_arm(SHARDED))
+    assert unservable(made) == {"draft": (f"{two} (vllm/config/speculative.py, 0.11+)",)}
+    one = SHARDED.replace("parallel: 2", "parallel: 1")
+    wide = with_arm(one, VLLM.replace("/models/target", "/models/target, tensor_parallel: 4"))
+    said = f"{late} (vllm/v1/spec_decode/draft_model.py, 0.23+)"
+    assert unservable(planned(wide)) == {"draft": (said,)}
+    assert unservable(planned(with_arm(one))) == {}
+
+
+def test_an_unservable_arm_is_planned_and_not_launched(planned: Callable[..., Plan]) -> None:
+    made = planned(with_arm(SHARDED))
+    assert [arm.name for arm in made.arms] == ["draft", "baseline", "ngram-k3", "eagle-k3"]
+    assert [d.name for d in made.deployments] == [d.name for d in planned().deployments]
+
+
+def test_asked_for_an_unservable_arm_comes_last_in_each_block_and_moves_no_other(
+    planned: Callable[..., Plan],
+) -> None:
+    made = planned(with_arm(SHARDED), launch_unservable=True)
+    names = [d.name for d in made.deployments]
+    assert [name for name in names if "draft" in name] == ["b01-04-draft", "b02-04-draft"]
+    assert [n for n in names if "draft" not in n] == [d.name for d in planned().deployments]
+
+
+def test_the_declared_version_or_that_of_the_interpreter_decides_what_is_unservable(
+    planned: Callable[..., Plan],
+) -> None:
+    document = with_arm(DRAFT, VLLM)
+    source = "vllm/config/speculative.py of 0.11 and 0.23"
+    said = (f"vLLM 0.11 does not serve method 'draft_model'; 0.23 does ({source})",)
+    assert unservable(planned(document, engine_version="0.11.0")) == {"draft": said}
+    assert unservable(planned(document, engine_version="0.23.0")) == {}
+    assert unservable(planned(document)) == {}
+    declared = document.replace("engine: vllm", "engine: vllm, version: 0.11.0")
+    assert unservable(planned(declared, engine_version="0.23.0")) == {"draft": said}
+
+
+def test_an_unservable_baseline_is_an_error_even_when_launches_are_asked_for(
+    planned: Callable[..., Plan],
+) -> None:
+    flags = "version: 0.32.0, flags: {per-request-spec-decode-metrics: summary}"
+    document = VLLM.replace("engine: vllm", f"engine: vllm, {flags}")
+    for asked in (False, True):
+        with pytest.raises(ExperimentError) as caught:
+            planned(document, launch_unservable=asked)
+        (problem,) = caught.value.problems
+        assert str(problem).endswith(
+            "small.yaml: the baseline 'baseline' is unservable: vLLM 0.32 refuses the flag "
+            "per-request-spec-decode-metrics without speculation; leave the flag out "
+            "(vllm/config/vllm.py, 0.32+)"
+        )
+
+
+def test_no_servable_arm_but_the_baseline_is_an_error_unless_launches_are_asked_for(
+    planned: Callable[..., Plan],
+) -> None:
+    lines = SMALL.splitlines(keepends=True)
+    document = with_arm(SHARDED, "".join(x for x in lines if "ngram" not in x and "eagle" not in x))
+    with pytest.raises(ExperimentError) as caught:
+        planned(document)
+    first, last = map(str, caught.value.problems)
+    assert "arm 'draft' is unservable: draft_tensor_parallel 2 differs" in first
+    assert "no arm is left to compare with the baseline" in last
+    assert "--launch-unservable" in last
+    assert len(planned(document, launch_unservable=True).deployments) == 4
+
+
+def test_a_baseline_alone_is_planned(planned: Callable[..., Plan]) -> None:
+    lines = SMALL.splitlines(keepends=True)
+    made = planned("".join(x for x in lines if "ngram" not in x and "eagle" not in x))
+    assert [d.arm.name for d in made.deployments] == ["baseline", "baseline"]
+
+
+def test_text_and_facts_of_a_plan_tell_unservable_arms(planned: Callable[..., Plan]) -> None:
+    made = planned(with_arm(SHARDED))
+    text = plan_text(made)
+    assert "Unservable: launched only with --launch-unservable\n  arm 'draft' is unserv" in text
+    assert "(vllm/config/speculative.py, 0.11+)\n\nOrder" in text
+    assert "toy-draft" not in text.partition("Unservable")[0]
+    assert plan_facts(made)["arms"]["draft"]["unservable"] == list(unservable(made)["draft"])
+    asked = plan_text(planned(with_arm(SHARDED), launch_unservable=True))
+    assert "Unservable, launched as asked" in asked
+    assert "toy-draft" in asked.partition("Unservable")[0]
+
+
+@pytest.mark.parametrize("path", SPECS, ids=lambda path: path.stem)
+def test_every_shipped_spec_is_planned_with_no_variable_set(
+    path: Path, methods: Mapping[str, Method[Any]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in re.findall(r"\$\{(\w+)\}", path.read_text()):
+        monkeypatch.delenv(name, raising=False)
+    assert plan(read_experiment(path, methods), methods).deployments
+
+
+def test_the_apertus_screening_plans_the_unsharded_draft_as_unservable(
+    methods: Mapping[str, Method[Any]],
+) -> None:
+    """Two blocks of two baselines, four drafts and four n-grams, in 2 x 2 cells each."""
+    made = plan(read_experiment(ROOT / "specs/apertus-70b-screening.yaml", methods), methods)
+    assert list(unservable(made)) == ["draft-k3-tp1"]
+    assert len(made.deployments) == 20
+    assert sum(len(d.cells) for d in made.deployments) == 80
+    for arm in made.launched():
+        argv = arm.command.argv
+        assert argv[argv.index("--tensor-parallel-size") + 1] == "4"
+        if arm.arm.method == "draft_model":
+            assert '"draft_tensor_parallel_size": 4' in argv[-1]
 
 
 def test_the_text_of_a_plan_names_commands_order_and_cells(planned: Callable[..., Plan]) -> None:

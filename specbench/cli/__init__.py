@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import errno
 import sys
 
 import click
 
-from specbench.cli import asking, describing, running
+from specbench.cli import asking, describing, inspecting, running, starting
 
 INTERRUPTED = 130
+UNWRITABLE = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM, errno.EFBIG)
 
 
 def _show_version(context: click.Context, _: click.Parameter, value: bool) -> None:
@@ -36,11 +38,19 @@ def cli() -> None:
 
 
 for command in (
+    starting.init,
+    starting.doctor,
+    starting.completion,
     running.run,
     running.check,
     running.plan,
+    inspecting.status,
+    inspecting.runs_command,
+    inspecting.show,
+    inspecting.verify,
     asking.ingest,
     asking.query,
+    inspecting.export,
     asking.report,
     describing.methods,
     describing.schema_command,
@@ -51,7 +61,7 @@ for command in (
 
 def main() -> None:
     """Run the command line. The only place that turns an error into an exit code."""
-    from specbench.errors import SpecbenchError
+    from specbench.errors import SpecbenchError, StoreError
 
     try:
         cli(standalone_mode=False)
@@ -63,6 +73,13 @@ def main() -> None:
     except (click.Abort, KeyboardInterrupt):
         click.echo("interrupted: everything whole is kept; run the same command to go on", err=True)
         sys.exit(INTERRUPTED)
+    except OSError as error:
+        if error.errno not in UNWRITABLE:
+            raise
+        where = error.filename or "the disk"
+        click.echo(f"error: cannot write {where}: {error.strerror}", err=True)
+        click.echo("  everything whole is kept; make room or rights, then run it again", err=True)
+        sys.exit(StoreError.exit_code)
     except SpecbenchError as error:
         click.echo(f"error: {error}", err=True)
         sys.exit(error.exit_code)

@@ -25,6 +25,7 @@ from specbench.cli.options import (
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from specbench.campaign import Ending
     from specbench.experiment.read import ReadExperiment
     from specbench.plugins import Methods
 
@@ -76,8 +77,11 @@ def run(spec: Path, runs: Path, results: Path, **options: Any) -> None:
     require_machine(max(read.experiment.load.closed.concurrency))
     folder = folder or _folder(read, runs, again=options["again"], rehearsal=options["arm"])
     _same_experiment(read, folder)
-    done = _walk(read, methods, folder, options, until, console)
-    if not done:
+    ending = _walk(read, methods, folder, options, until, console)
+    if ending.signal is not None:
+        click.echo(f"stopped: everything whole is kept; `specbench run {folder}` goes on", err=True)
+        sys.exit(128 + ending.signal)
+    if not ending.done:
         console.print(f"the time is up: `specbench run {folder}` goes on")
     if options["raw_only"]:
         console.print(f"evidence: {folder}")
@@ -86,7 +90,7 @@ def run(spec: Path, runs: Path, results: Path, **options: Any) -> None:
         build_index(folder.parent, results)
     page = write_reports(results, folder.name, options["reports"], ("html",))[0]
     console.print(f"evidence: {folder}\nindex:    {results}\nreport:   {page}")
-    if done:
+    if ending.done:
         strict = options["strict"] or bool(options["arm"])
         _exit_by_outcome(results, folder.name, strict=strict, compared=not options["arm"])
 
@@ -180,8 +184,8 @@ def _walk(
     options: dict[str, Any],
     until: float | None,
     console: Console,
-) -> bool:
-    """Walk the plan in its run folder, and tell whether all of it is done."""
+) -> Ending:
+    """Walk the plan in its run folder, and tell how that ended."""
     import anyio
 
     from specbench import campaign
@@ -189,6 +193,7 @@ def _walk(
     from specbench.plan import estimate, rehearsal
     from specbench.plan_text import unservable_lines
     from specbench.progress import Progress
+    from specbench.stopping import Stopping
     from specbench.units import duration_text
 
     with opened_run(folder) as opened:
@@ -213,10 +218,10 @@ def _walk(
         clean = RunFolder(opened.path, campaign.secrets_of(plan))
         campaign.prepare(plan, clean)
         progress = Progress(console, len(plan.deployments))
+        stopping = Stopping(lambda said: click.echo(said, err=True))
+        steps = (progress.listen, progress.on_row, stopping, spoiled, until)
         with progress.shown():
-            return anyio.run(
-                campaign.walk, plan, clean, progress.listen, progress.on_row, spoiled, until
-            )
+            return anyio.run(campaign.walk, plan, clean, *steps)
 
 
 def _exit_by_outcome(results: Path, run_id: str, *, strict: bool, compared: bool) -> None:

@@ -17,7 +17,7 @@ from specbench.experiment.read import ReadExperiment
 from specbench.methods import Method
 from specbench.observe.provenance import engine_version, gpus, interpreter
 
-GIB = 2**30
+MIB = 2**20
 CONFIGURATIONS = ("config.json", "params.json")
 """Files by which an engine knows an architecture: Hugging Face's and Mistral's."""
 WEIGHTS = (".safetensors", ".bin", ".pt", ".pth", ".gguf")
@@ -30,7 +30,9 @@ def refused_findings(error: ExperimentError) -> Iterator[Finding]:
         yield Finding("experiment", "fail", said, problem.hint)
 
 
-def spec_findings(read: ReadExperiment, methods: Mapping[str, Method[Any]]) -> Iterator[Finding]:
+def experiment_findings(
+    read: ReadExperiment, methods: Mapping[str, Method[Any]]
+) -> Iterator[Finding]:
     """Look for everything that an experiment without problems names."""
     experiment = read.experiment
     target = experiment.target
@@ -100,16 +102,7 @@ def checkpoint_finding(path: str) -> Finding:
     if not place.is_absolute():
         said = f"{path} is relative, and a server runs in a folder of its own"
         return Finding("checkpoint", "fail", said, f"write {place.absolute()}")
-    if place.is_file():
-        return Finding("checkpoint", "ok", path)
-    if not any((place / name).is_file() for name in CONFIGURATIONS):
-        remedy = "name the folder that holds it"
-        return Finding("checkpoint", "warn", f"{path} has no {CONFIGURATIONS[0]}", remedy)
-    weights = [item for item in place.iterdir() if item.suffix in WEIGHTS]
-    if not weights or not all(item.is_file() for item in weights):
-        return Finding("checkpoint", "warn", f"{path} lacks weights", "copy or download it whole")
-    size_gib = sum(item.stat().st_size for item in weights) / GIB
-    return Finding("checkpoint", "ok", f"{path}: {size_gib:.2f} GiB of weights")
+    return _folder_finding(place) if place.is_dir() else Finding("checkpoint", "ok", path)
 
 
 def parallel_findings(tensor_parallel: int, count: int) -> Iterator[Finding]:
@@ -117,6 +110,18 @@ def parallel_findings(tensor_parallel: int, count: int) -> Iterator[Finding]:
     if 0 < count < tensor_parallel:
         said = f"tensor_parallel is {tensor_parallel}, and nvidia-smi names {count} GPUs"
         yield Finding("accelerators", "fail", said, f"write tensor_parallel: {count} or less")
+
+
+def _folder_finding(folder: Path) -> Finding:
+    if not any((folder / name).is_file() for name in CONFIGURATIONS):
+        remedy = "name the folder that holds it"
+        return Finding("checkpoint", "warn", f"{folder} has no {CONFIGURATIONS[0]}", remedy)
+    weights = [item for item in folder.iterdir() if item.suffix in WEIGHTS]
+    # A link that leads nowhere, as after a download that broke off, is no file.
+    if not weights or not all(item.is_file() for item in weights):
+        return Finding("checkpoint", "warn", f"{folder} lacks weights", "copy or download it whole")
+    size_mib = sum(item.stat().st_size for item in weights) / MIB
+    return Finding("checkpoint", "ok", f"{folder}: {size_mib:,.0f} MiB of weights")
 
 
 def _is_open(text: str) -> bool:

@@ -6,9 +6,11 @@ cell.json itself carries no digest; neither do the files beside the cells, such 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 import attrs
+import cattrs
 
 from specbench.artifacts import AttemptFolder, RunFolder, file_digest, read_json
 from specbench.errors import StoreError
@@ -79,9 +81,8 @@ def _cells(attempt: AttemptFolder) -> Iterator[CellCheck]:
         if not (path / "cell.json").is_file():
             yield CellCheck(name=name, missing=("cell.json",))
             continue
-        try:
-            digests = read_json(path / "cell.json")["sha256"]
-        except (StoreError, KeyError):
+        digests = _digests(path / "cell.json")
+        if not digests:
             yield CellCheck(name=name, changed=("cell.json",))
             continue
         missing = tuple(file for file in digests if not (path / file).is_file())
@@ -91,6 +92,13 @@ def _cells(attempt: AttemptFolder) -> Iterator[CellCheck]:
             if file not in missing and file_digest(path / file) != digest
         )
         yield CellCheck(name=name, changed=changed, missing=missing)
+
+
+def _digests(path: Path) -> dict[str, str]:
+    """Give the digests that cell.json holds; none where it is damaged."""
+    with suppress(StoreError, KeyError, TypeError):
+        return cattrs.structure(read_json(path)["sha256"], dict[str, str])
+    return {}
 
 
 def _lost(folder: RunFolder, attempts: Sequence[AttemptFolder]) -> Iterator[CellCheck]:
@@ -108,9 +116,7 @@ def _lost(folder: RunFolder, attempts: Sequence[AttemptFolder]) -> Iterator[Cell
 def _cell_folders(attempt: AttemptFolder) -> list[Path]:
     """Give every folder of an attempt that is no draft, whether it has a cell.json or not."""
     return sorted(
-        path
-        for path in attempt.path.iterdir()
-        if path.is_dir() and not path.name.startswith(".")
+        path for path in attempt.path.iterdir() if path.is_dir() and not path.name.startswith(".")
     )
 
 

@@ -38,7 +38,7 @@ for name in sys.argv[1:]:
         found[name] = version(name)
     except PackageNotFoundError:
         pass
-print(json.dumps({"python": sys.version.split()[0], "packages": found}))
+json.dump({"python": sys.version.split()[0], "packages": found}, sys.stdout)
 """
 
 

@@ -112,10 +112,8 @@ def read_content(connection: duckdb.DuckDBPyConnection, run_id: str | None) -> C
 def _unservable(plan: str, launched: Sequence[str]) -> Iterator[Row]:
     """Give the arms that the engine was known to refuse and that nobody asked to launch."""
     for name, arm in json.loads(plan)["arms"].items():
-        # Plans that 0.1.0 wrote do not say.
-        reasons = arm.get("unservable")
-        if reasons and name not in launched:
-            yield {"arm": name, "reasons": reasons}
+        if arm["unservable"] and name not in launched:
+            yield {"arm": name, "reasons": arm["unservable"]}
 
 
 def _newest(connection: duckdb.DuckDBPyConnection) -> str:

@@ -5,7 +5,6 @@ The index stays read-only and sealed, so that the files are written here and not
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
@@ -16,7 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from specbench.errors import StoreError
-from specbench.store.present import csv_cells
+from specbench.store.present import csv_line
 from specbench.store.store import opened, rows
 
 Rows = list[tuple[Any, ...]]
@@ -56,7 +55,7 @@ _TYPES = {
 def export(results: Path, run_id: str, out: Path, formats: Sequence[str]) -> list[Path]:
     """Write every table of a run as `<table>.<format>`, and give the files.
 
-    Each row says by `simulated` whether its numbers come from a cost model.
+    Each row says whether its numbers come from a cost model (`simulated`) or a trial (`rehearsal`).
 
     Raises:
         StoreError: There is no such run, or the folder cannot be written.
@@ -69,9 +68,7 @@ def export(results: Path, run_id: str, out: Path, formats: Sequence[str]) -> lis
         try:
             out.mkdir(parents=True, exist_ok=True)
             return [
-                path
-                for table in TABLES
-                for path in _write(connection, table, run_id, out, formats)
+                path for table in TABLES for path in _write(connection, table, run_id, out, formats)
             ]
         except OSError as error:
             raise StoreError(f"cannot write to {out}: {error.strerror or error}") from error
@@ -85,9 +82,9 @@ def _write(
     formats: Sequence[str],
 ) -> list[Path]:
     """Write one table, under temporary names until it is whole."""
-    columns = "t.*" if table == "experiments" else "t.*, e.simulated"
+    columns = "t.*" if table == "experiments" else "t.*, e.simulated, e.rehearsal"
     owned = TABLES[table].format(table=table)
-    sql = f"select {columns} {owned} where e.run_id = ? order by all"  # noqa: S608 - our own tables
+    sql = f"select {columns} {owned} where e.run_id = ? order by all"
     described = rows(connection, f"describe {sql}", [run_id])
     schema = pa.schema([(row["column_name"], _type(row["column_type"])) for row in described])
     drafts = {style: out / f".{table}.{style}.partial" for style in formats}
@@ -112,9 +109,8 @@ def _type(name: str) -> pa.DataType:
 @contextmanager
 def _csv_file(path: Path, schema: pa.Schema) -> Iterator[Take]:
     with path.open("w", encoding="utf-8", newline="") as file:
-        writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(csv_cells(schema.names))
-        yield lambda found: writer.writerows(map(csv_cells, found))
+        file.write(csv_line(schema.names))
+        yield lambda found: file.writelines(map(csv_line, found))
 
 
 @contextmanager

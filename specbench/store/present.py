@@ -27,9 +27,12 @@ def present(rows: Rows, style: str) -> str:
     return _table(rows)
 
 
-def csv_cells(values: Iterable[Any]) -> list[Any]:
-    """Give values as cells that a spreadsheet shows and never runs; lists become JSON."""
-    return [_csv_cell(value) for value in values]
+def csv_line(values: Iterable[Any]) -> str:
+    """Give values as a line of CSV that a spreadsheet shows and never runs; lists become JSON."""
+    file = io.StringIO()
+    # With this terminator the writer also quotes a carriage return, which would end the row.
+    csv.writer(file, lineterminator="\r\n").writerow([_csv_cell(value) for value in values])
+    return file.getvalue().removesuffix("\r\n") + "\n"
 
 
 def _csv_cell(value: Any) -> Any:
@@ -39,12 +42,7 @@ def _csv_cell(value: Any) -> Any:
 
 
 def _csv(rows: Rows) -> str:
-    file = io.StringIO()
-    if rows:
-        writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(csv_cells(rows[0]))
-        writer.writerows(csv_cells(row.values()) for row in rows)
-    return file.getvalue()
+    return "".join(map(csv_line, [rows[0], *(row.values() for row in rows)])) if rows else ""
 
 
 def _table(rows: Rows) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib.resources import files
@@ -22,7 +23,7 @@ def rebuilt(path: Path) -> Iterator[duckdb.DuckDBPyConnection]:
     Raises:
         StoreError: The file cannot be written, or another process holds it.
     """
-    draft = path.with_name(f"{path.name}.partial")
+    draft = path.with_name(f".{path.name}.{os.getpid()}.partial")
     draft.unlink(missing_ok=True)
     try:
         connection = duckdb.connect(str(draft))

@@ -22,10 +22,12 @@ async def drive(
     concurrency: int,
     timeout_s: float,
     on_row: OnRow | None = None,
+    stop: Callable[[], bool] = lambda: False,
 ) -> Window:
     """Send every request once, `concurrency` at a time, and give what came back.
 
-    Connections are opened before the first send, and garbage is collected before, not within.
+    When `stop` turns true nothing more is sent, and what is in flight is waited for. Connections
+    are opened before the first send, and garbage is collected before, not within.
     """
     address = Address.of(base_url)
     connections = [Connection(address) for _ in range(concurrency)]
@@ -34,6 +36,8 @@ async def drive(
 
     async def work(connection: Connection) -> None:
         for request in queue:
+            if stop():
+                return
             exchange = await connection.stream(request, timeout_s=timeout_s)
             finished.append(exchange)
             if on_row is not None:

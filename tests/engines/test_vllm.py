@@ -73,21 +73,97 @@ def test_a_fresh_compile_cache_lies_in_the_scratch_folder_and_a_shared_one_does_
 @pytest.mark.parametrize(
     ("version", "speculation", "said"),
     [
-        ("0.23.0", {"method": "eagle", "kv_cache_dtype": "fp8"}, "exists from 0.32 on"),
-        ("0.23.0", {"method": "dspark"}, "does from 0.32 on"),
-        ("0.33.0", {"method": "medusa"}, "no more from 0.33 on"),
-        ("0.11.0", {"method": "draft_model"}, "does from 0.23 on"),
         ("0.23.0", {"method": "ngram", "prompt_lookup_maximum": 4}, "no vLLM up to 0.33"),
         ("0.23.0", {"method": "telepathy"}, "no speculative method 'telepathy'"),
         ("0.9.2", {}, "older than 0.11"),
         ("new", {}, "is no version"),
     ],
 )
-def test_what_a_version_does_not_know_is_refused_before_the_launch(
+def test_what_no_known_version_has_is_a_mistake(
     version: str, speculation: dict[str, Any], said: str
 ) -> None:
-    problems = VLLM.check(target(version=version), Launch(speculation=speculation))
-    assert any(said in str(problem) for problem in problems)
+    (problem,) = VLLM.check(target(version=version), Launch(speculation=speculation))
+    assert said in str(problem)
+    assert problem.source == ""
+
+
+@pytest.mark.parametrize(
+    ("version", "speculation", "lacking", "having", "read"),
+    [
+        (
+            "0.23.0",
+            {"method": "eagle", "kv_cache_dtype": "fp8"},
+            "vLLM 0.23 does not know the field 'kv_cache_dtype'",
+            "0.32",
+            "0.24 and 0.32",
+        ),
+        ("0.24.0", {"method": "dspark"}, "serve method 'dspark'", "0.32", "0.24 and 0.32"),
+        ("0.34.1", {"method": "medusa"}, "serve method 'medusa'", "0.32", "0.32 and 0.33"),
+        ("0.11.0", {"method": "draft_model"}, "serve method 'draft_", "0.23", "0.11 and 0.23"),
+    ],
+)
+def test_what_a_version_is_known_to_lack_is_told_with_the_one_that_has_it_and_the_source(
+    version: str, speculation: dict[str, Any], lacking: str, having: str, read: str
+) -> None:
+    (problem,) = VLLM.check(target(version=version), Launch(speculation=speculation))
+    assert lacking in problem.message
+    assert problem.message.startswith(f"vLLM {version[:4]} does not ")
+    assert problem.hint == f"{having} does"
+    assert problem.source == f"vllm/config/speculative.py of {read}"
+
+
+@pytest.mark.parametrize(
+    ("version", "method"),
+    # Draft models came somewhere between 0.11 and 0.23, and 0.33 is what is taken when none is known.
+    [("0.17.1", "draft_model"), ("0.28.0", "dspark"), ("0.32.0", "medusa"), (None, "medusa")],
+)
+def test_what_is_not_known_of_a_version_is_not_claimed(version: str | None, method: str) -> None:
+    assert VLLM.check(target(version=version), Launch(speculation={"method": method})) == ()
+
+
+@pytest.mark.parametrize(
+    ("flags", "refusing", "accepting"),
+    [
+        (
+            {"async-scheduling": True},
+            [("0.23.0", "ngram"), ("0.32.0", "ngram")],
+            [("0.11.0", "ngram"), ("0.33.0", "ngram"), ("0.23.0", "eagle"), ("0.23.0", None)],
+        ),
+        ({"async_scheduling": True}, [("0.23.0", "ngram")], []),
+        ({"async-scheduling": False}, [], [("0.23.0", "ngram")]),
+        (
+            {"per-request-spec-decode-metrics": "summary"},
+            [("0.32.0", None)],
+            [("0.32.0", "ngram"), ("0.24.0", None)],
+        ),
+        ({"per-request-spec-decode-metrics": "none"}, [], [("0.32.0", None)]),
+        (
+            {"max-num-batched-tokens": 256, "max-num-seqs": 256},
+            [("0.23.0", "draft_model"), ("0.24.0", "draft_model")],
+            [("0.32.0", "draft_model"), ("0.23.0", "eagle"), ("0.23.0", None)],
+        ),
+        (
+            {"max-num-batched-tokens": 257, "max-num-seqs": 256},
+            [],
+            [("0.23.0", "draft_model")],
+        ),
+        ({"max-num-batched-tokens": 256}, [], [("0.23.0", "draft_model")]),
+    ],
+)
+def test_flags_that_a_version_refuses_with_some_methods_are_told_with_the_source(
+    flags: dict[str, Any],
+    refusing: list[tuple[str, str | None]],
+    accepting: list[tuple[str, str | None]],
+) -> None:
+    def found(version: str, method: str | None) -> list[str]:
+        launch = Launch(speculation={"method": method} if method else {})
+        return [p.source for p in VLLM.check(target(version=version, flags=flags), launch)]
+
+    for version, method in refusing:
+        (source,) = found(version, method)
+        assert source.startswith("vllm/config/vllm.py, 0.")
+    for version, method in accepting:
+        assert found(version, method) == []
 
 
 @pytest.mark.parametrize("flag", ["port", "speculative_config", "disable-log-stats", "--seed"])

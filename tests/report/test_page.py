@@ -13,7 +13,7 @@ from specbench.report.charts import figures
 from specbench.report.content import Content, read_content
 from specbench.report.page import html_page, write_report
 from specbench.store.store import opened
-from tests.conftest import FinishedRun
+from tests.conftest import SMALL, FinishedRun, run_small
 
 
 @pytest.fixture(scope="module")
@@ -102,6 +102,31 @@ def test_a_rejected_cell_and_a_failed_launch_are_shown(content: Content) -> None
     bad = attrs.evolve(content, cells=[cell], deployments=[failed])
     assert "rejected" in tables.cells_table(bad)
     assert "out_of_memory" in tables.failures_table(bad)
+
+
+def test_an_unservable_arm_is_listed_until_somebody_asks_for_its_launch(tmp_path: Path) -> None:
+    document = SMALL.replace("blocks: 2", "blocks: 1").replace("{1: 6, 4: 12}", "{1: 6, 4: 6}")
+    document = document[: document.index("correctness")].replace(
+        "{name: eagle-k3, method: eagle, model: toy-head,",
+        "{name: draft, method: draft_model, model: toy-draft, draft_tensor_parallel: 2,",
+    )
+    done = run_small(tmp_path, document)
+    assert done.result.exit_code == 0, done.result.output
+    assert "note: arm 'draft' is unservable" in done.result.output
+    (page,) = (tmp_path / "reports").glob("*.html")
+    said = "draft_tensor_parallel 2 differs from the target&#x27;s 1"
+    assert page.read_text().count(said) == 1
+    assert "not launched" in page.read_text()
+    with opened(done.results) as connection:
+        assert read_content(connection, None).arms == ("baseline", "ngram-k3")
+
+    again = run_small(tmp_path, document, "--launch-unservable")
+    assert again.result.exit_code == 0, again.result.output
+    with opened(done.results) as connection:
+        content = read_content(connection, None)
+    assert content.arms == ("baseline", "draft", "ngram-k3")
+    assert [row["attempt"] for row in content.deployments] == [1, 1, 1]
+    assert said not in page.read_text()
 
 
 def test_hostile_text_is_shown_as_text(content: Content) -> None:

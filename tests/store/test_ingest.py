@@ -2,8 +2,11 @@ from __future__ import annotations
 
 import re
 import statistics
+import subprocess
+import sys
 from pathlib import Path
 
+import duckdb
 import pytest
 
 from specbench.artifacts import RunFolder
@@ -161,6 +164,33 @@ def test_an_index_that_is_none_is_refused(tmp_path: Path) -> None:
     for path in (tmp_path / "x.duckdb", tmp_path / "missing.duckdb"):
         with pytest.raises(StoreError), opened(path):
             pass
+
+
+def test_an_index_of_a_newer_layout_is_refused_with_the_remedy(tmp_path: Path) -> None:
+    results = tmp_path / "newer.duckdb"
+    with duckdb.connect(str(results)) as connection:
+        connection.execute("create table layout as select 99 as version")
+    with pytest.raises(StoreError, match=r"has layout 99.*\n.*specbench ingest"), opened(results):
+        pass
+
+
+def test_an_index_that_another_process_writes_is_refused_in_words(tmp_path: Path) -> None:
+    results = tmp_path / "held.duckdb"
+    script = (
+        "import duckdb, sys; held = duckdb.connect(sys.argv[1]); held.execute('create table layout as select 1 as version'); "
+        "print('held', flush=True); sys.stdin.read()"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", script, results],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as holder:
+        assert holder.stdout is not None
+        assert holder.stdout.readline() == "held\n"
+        with pytest.raises(StoreError, match=r"cannot be opened: .*lock"), opened(results):
+            pass
+        holder.communicate("")
 
 
 def test_a_raw_folder_of_another_layout_leaves_the_old_index_alone(
