@@ -5,9 +5,11 @@ Every cell is on disk before the next begins. A launch that fails is evidence an
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import AsyncIterator, Iterable, Mapping
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import attrs
@@ -24,13 +26,16 @@ from specbench.artifacts import (
 from specbench.errors import DeploymentError
 from specbench.journal import Journal, Listener
 from specbench.judge import effective
-from specbench.launchers.local import Server, environment, serving
+from specbench.launchers.accelerators import require_free_accelerators
+from specbench.launchers.attach import attached
+from specbench.launchers.local import environment, serving
 from specbench.launchers.readiness import until_ready
+from specbench.launchers.server import Server
 from specbench.measuring import Measuring, OnRow
 from specbench.observe import metrics, provenance
 from specbench.observe.logs import audit
 from specbench.pace import pace
-from specbench.plan import Plan, PlannedCell, PlannedDeployment
+from specbench.plan import Plan, PlannedArm, PlannedCell, PlannedDeployment
 from specbench.redaction import Redaction, redaction, scrubbed
 from specbench.stopping import Stopping
 
@@ -38,7 +43,13 @@ from specbench.stopping import Stopping
 def secrets_of(planned: Plan) -> Redaction:
     """Give the secret values that any server of a plan is started with."""
     commands = [arm.command for arm in planned.arms]
-    return redaction([environment(command) for command in commands], [c.argv for c in commands])
+    keys = {
+        name: os.environ[name]
+        for arm in planned.arms
+        if arm.attached and (name := arm.attached.api_key_env) and name in os.environ
+    }
+    environments = [environment(command) for command in commands]
+    return redaction(environments, [c.argv for c in commands], keys.values())
 
 
 def prepare(planned: Plan, folder: RunFolder) -> None:
@@ -224,15 +235,21 @@ class _Walk:
         """Launch a server for the length of the block, and note the code it ended with."""
         async with AsyncExitStack() as stack:
             with self._journal.phase("launch", attempt.path.name):
-                server = await stack.enter_async_context(
-                    serving(deployment.arm.command, attempt.log)
-                )
+                server = await stack.enter_async_context(self._server(deployment.arm, attempt.log))
             try:
                 yield server
             finally:
                 with self._journal.phase("stop", attempt.path.name):
                     await stack.aclose()
                 facts["exit_code"] = server.exit_code
+
+    def _server(self, arm: PlannedArm, log: Path) -> AbstractAsyncContextManager[Server]:
+        engine = self._plan.engine
+        if arm.attached is not None:
+            return attached(arm.attached, log, engine.metrics_path)
+        if not engine.simulated:
+            require_free_accelerators(arm.command)
+        return serving(arm.command, log, model=engine.served_name, metrics_path=engine.metrics_path)
 
     async def _serve(
         self,
@@ -249,9 +266,10 @@ class _Walk:
             facts["ready_s"] = await until_ready(
                 server,
                 path=engine.chat_path,
-                model=engine.served_name,
                 timeout_s=launcher.ready_timeout_s,
             )
+        names = engine.counters()
+        facts["process_start_unix_s"] = await metrics.process_start(server.metrics_url, names)
         with self._journal.phase("audit", attempt.path.name):
             verdicts = await self._audit(deployment, attempt, server)
         if not effective.in_effect(verdicts):
@@ -273,23 +291,20 @@ class _Walk:
         self, deployment: PlannedDeployment, attempt: AttemptFolder, server: Server
     ) -> tuple[Any, ...]:
         engine = self._plan.engine
-        config = await metrics.fetch_json(server.base_url + engine.config_path)
+        config = await metrics.fetch_json(server.base_url + engine.config_path, server.headers)
         configured = engine.config_facts(config) if isinstance(config, Mapping) else ()
         if config is not None:
             attempt.write_json("server_info.json", scrubbed(config))
-        log = attempt.log.read_text(encoding="utf-8", errors="replace")
-        found = audit(attempt.redaction.text(log), engine.log_patterns(), configured)
+        found = audit(attempt.redaction.text(_log_of(attempt)), engine.log_patterns(), configured)
         verdicts = effective.judge(found, deployment.arm.expected)
         attempt.write_json("audit.json", {"audit": found, "verdicts": verdicts})
         return verdicts
 
     def _failure(self, attempt: AttemptFolder, error: DeploymentError) -> dict[str, Any]:
         """Give why a deployment failed: our own view, and the cause that its log states."""
-        log = (
-            attempt.log.read_text(encoding="utf-8", errors="replace")
-            if attempt.log.exists()
-            else ""
-        )
+        log = _log_of(attempt)
+        if not log:
+            return {"reason": error.message, "kind": error.kind}
         cause = self._plan.engine.cause(log)
         return {
             "reason": f"{error.message}. Cause: {cause.line}",
@@ -298,11 +313,20 @@ class _Walk:
         }
 
 
+def _log_of(attempt: AttemptFolder) -> str:
+    """Give the launch log as far as there is one."""
+    if not attempt.log.exists():
+        return ""
+    return attempt.log.read_text(encoding="utf-8", errors="replace")
+
+
 def _launch_facts(server: Server) -> dict[str, Any]:
+    command = server.command
     return {
-        "argv": scrubbed(server.command.argv),
-        "environment": scrubbed(server.command.environment),
+        "argv": scrubbed(command.argv) if command else None,
+        "environment": scrubbed(command.environment) if command else None,
         "pid": server.pid,
-        "port": server.port,
+        "base_url": server.base_url,
+        "metrics_url": server.metrics_url,
         "machine": provenance.machine(),
     }

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 from typing import Any
+from urllib.parse import urlsplit
 
 import attrs
 
@@ -16,7 +17,7 @@ from specbench.facts import RequestRow, Window
 from specbench.journal import Journal
 from specbench.judge.cells import same_prompts
 from specbench.judge.window import Judged, judge_window
-from specbench.launchers.local import Server
+from specbench.launchers.server import Server
 from specbench.observe import metrics
 from specbench.plan import Plan, PlannedCell, PlannedDeployment
 from specbench.stopping import Stopping
@@ -74,7 +75,7 @@ class Measuring:
         prompts = shuffled(self._plan.read.prompts(cell.stratum), self._seed)
         salt = f"{self._run_id}/{attempt.path.name}/{cell.name}"
         wording = self._wording(server, cell.sampling, salt)
-        url, names = server.base_url + self._plan.engine.metrics_path, self._plan.engine.counters()
+        url, names = server.metrics_url, self._plan.engine.counters()
         where = (attempt.path.name, cell.name)
         paced = partial(
             drive,
@@ -140,11 +141,12 @@ class Measuring:
             raise lost
 
     def _wording(self, server: Server, sampling: Sampling, salt: str) -> Wording:
-        engine = self._plan.engine
+        engine, parts = self._plan.engine, urlsplit(server.base_url)
         return Wording(
-            host=f"127.0.0.1:{server.port}",
-            path=engine.chat_path,
-            model=engine.served_name,
+            host=parts.netloc,
+            path=parts.path + engine.chat_path,
+            model=server.model,
+            headers=server.headers,
             sampling=sampling,
             salt=salt,
         )

@@ -15,7 +15,13 @@ import attrs
 from specbench.engines import ENGINES
 from specbench.engines.contract import Engine
 from specbench.errors import ExperimentError, Problem
-from specbench.experiment.model import REPEAT_SUFFIX, Arm, Sampling
+from specbench.experiment.model import (
+    REPEAT_SUFFIX,
+    Arm,
+    AttachedServer,
+    AttachLauncher,
+    Sampling,
+)
 from specbench.experiment.read import ReadExperiment
 from specbench.experiment.rules import known_refusals, require_comparison
 from specbench.methods import Command, Confound, Counting, Expected, Method
@@ -54,6 +60,8 @@ class PlannedArm:
     confounds: tuple[Confound, ...]
     caveats: tuple[str, ...]
     assets: tuple[str, ...]
+    attached: AttachedServer | None
+    """The server that runs already; None when we launch it."""
     unservable: tuple[str, ...]
     """Why the engine's version is known to refuse it, each reason with its source."""
 
@@ -229,7 +237,10 @@ def _planned_arms(
         planned = _planned_arm(read, engine, arm, methods[arm.method])
         yield planned
         if planned.role == "baseline" and experiment.design.noise_floor:
-            yield attrs.evolve(planned, name=f"{arm.name}{REPEAT_SUFFIX}", role="noise_floor")
+            name = f"{arm.name}{REPEAT_SUFFIX}"
+            yield attrs.evolve(
+                planned, name=name, role="noise_floor", attached=_attached(read, name)
+            )
 
 
 def _planned_arm(read: ReadExperiment, engine: Engine, arm: Arm, method: Method[Any]) -> PlannedArm:
@@ -246,5 +257,11 @@ def _planned_arm(read: ReadExperiment, engine: Engine, arm: Arm, method: Method[
         confounds=method.confounds(options, target),
         caveats=method.caveats(options),
         assets=method.assets(options),
+        attached=_attached(read, arm.name),
         unservable=known_refusals(arm, method, target),
     )
+
+
+def _attached(read: ReadExperiment, name: str) -> AttachedServer | None:
+    launcher = read.experiment.launcher
+    return launcher.servers[name] if isinstance(launcher, AttachLauncher) else None

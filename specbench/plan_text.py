@@ -55,6 +55,9 @@ def _command_lines(arm: PlannedArm) -> Iterator[str]:
     yield f"  {arm.name}" + (
         " (the baseline again: noise floor)" if arm.role == "noise_floor" else ""
     )
+    if arm.attached is not None:
+        yield f"    attached to {arm.attached.base_url}: nothing is started"
+        return
     environment = " ".join(
         f"{name}={shlex.quote(value)}" for name, value in arm.command.environment.items()
     )

@@ -54,9 +54,14 @@ class Redaction:
 
 
 def redaction(
-    environments: Iterable[Mapping[str, str]], commands: Iterable[Iterable[str]]
+    environments: Iterable[Mapping[str, str]],
+    commands: Iterable[Iterable[str]],
+    more: Iterable[str] = (),
 ) -> Redaction:
-    """Give the values that environments and command lines state under a secret's name."""
+    """Give the values that environments and command lines state under a secret's name.
+
+    `more` are values that are known to be secret.
+    """
     found = {
         value
         for environment in environments
@@ -64,6 +69,7 @@ def redaction(
         if is_secret(name)
     }
     found |= {value for command in commands for value in _flagged(tuple(command))}
+    found |= set(more)
     return Redaction(frozenset(value for value in found if len(value) >= SHORTEST))
 
 

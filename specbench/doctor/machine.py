@@ -170,7 +170,6 @@ async def server_finding() -> Finding:
                 took_s = await until_ready(
                     server,
                     path=engine.chat_path,
-                    model=engine.served_name,
                     timeout_s=SERVER_TIMEOUT_S,
                 )
         except (DeploymentError, OSError) as error:

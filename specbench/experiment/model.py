@@ -69,6 +69,51 @@ class LocalLauncher:
 
 
 @attrs.frozen(kw_only=True)
+class AttachedServer:
+    """A server that runs already."""
+
+    base_url: str = attrs.field(
+        metadata=said("Where it answers, such as http://127.0.0.1:8000.", pattern="^http://")
+    )
+    metrics_url: str | None = attrs.field(
+        default=None,
+        metadata=said(
+            "Where its counters are. base_url/metrics when left out.", pattern="^http://"
+        ),
+    )
+    log: str | None = attrs.field(
+        default=None, metadata=said("Its launch log; without it less is known.")
+    )
+    model: str | None = attrs.field(
+        default=None, metadata=said("What requests call the model. Its first one when left out.")
+    )
+    api_key_env: str | None = attrs.field(
+        default=None, metadata=said("Environment variable that holds its API key.")
+    )
+
+
+@attrs.frozen(kw_only=True)
+class AttachLauncher:
+    """Servers run already; nothing is started and nothing is stopped."""
+
+    kind: Literal["attach"] = attrs.field(metadata=said("How servers are started."))
+    servers: Mapping[str, AttachedServer] = attrs.field(
+        metadata=said("The server of each arm, by the arm's name.", minProperties=1)
+    )
+    ready_timeout_s: float = attrs.field(
+        default=60.0, metadata=said("Longest wait for a first completion.", exclusiveMinimum=0)
+    )
+
+    @property
+    def python(self) -> None:
+        """No interpreter of ours serves."""
+        return
+
+
+Launcher = LocalLauncher | AttachLauncher
+
+
+@attrs.frozen(kw_only=True)
 class Arm:
     """A method with its options, named. Sweeps are already unfolded."""
 
@@ -202,7 +247,7 @@ class Experiment:
         metadata=said("screening looks for candidates; confirmation settles one of them."),
     )
     target: Target = attrs.field(metadata=said("The model served and how."))
-    launcher: LocalLauncher = attrs.field(
+    launcher: Launcher = attrs.field(
         factory=LocalLauncher, metadata=said("How a server comes to life.")
     )
     arms: tuple[Arm, ...] = attrs.field(

@@ -15,7 +15,16 @@ import attrs
 import cattrs
 
 from specbench.errors import ExperimentError, Problem
-from specbench.experiment.model import Arm, Experiment, Flag, Prompt, WorkloadFile
+from specbench.experiment.model import (
+    Arm,
+    AttachLauncher,
+    Experiment,
+    Flag,
+    Launcher,
+    LocalLauncher,
+    Prompt,
+    WorkloadFile,
+)
 from specbench.experiment.rules import Placed, rule_problems, stratum_problems
 from specbench.experiment.schema import experiment_schema
 from specbench.experiment.schema_errors import schema_problems
@@ -100,7 +109,14 @@ def require_here(read: ReadExperiment) -> None:
         Problem(f"environment variable {name} is not set", f"export {name}=...", where)
         for name in read.unset
     ]
-    python = read.experiment.launcher.python
+    launcher = read.experiment.launcher
+    if isinstance(launcher, AttachLauncher):
+        problems += [
+            Problem(f"environment variable {name} is not set", f"export {name}=...", where)
+            for server in launcher.servers.values()
+            if (name := server.api_key_env) and name not in os.environ
+        ]
+    python = launcher.python
     if python and not problems and not os.access(python, os.X_OK):
         problems.append(
             Problem(f"the interpreter {python!r} cannot be run", "mend launcher.python", where)
@@ -116,7 +132,12 @@ def converter() -> cattrs.Converter:
     def flag(value: Any, _: object) -> Any:
         return tuple(value) if isinstance(value, list) else value
 
+    def launcher(value: Any, _: object) -> Any:
+        kind = AttachLauncher if value.get("kind") == "attach" else LocalLauncher
+        return result.structure(value, kind)
+
     result.register_structure_hook_func(lambda hint: hint == Flag, flag)
+    result.register_structure_hook_func(lambda hint: hint == Launcher, launcher)
     return result
 
 

@@ -15,6 +15,7 @@ from specbench.experiment.model import (
     NAME_PATTERN,
     REPEAT_SUFFIX,
     Arm,
+    AttachLauncher,
     ClosedLoad,
     Experiment,
     Target,
@@ -47,6 +48,8 @@ def rule_problems(
         if count > 1:
             yield ("sampling",), Problem(f"{count} samplings are named {name!r}")
     yield from _concurrency_problems(experiment.load.closed)
+    if isinstance(experiment.launcher, AttachLauncher):
+        yield from _attached_problems(experiment, experiment.launcher)
 
 
 def known_refusals(arm: Arm, method: Method[Any], target: Target) -> tuple[str, ...]:
@@ -155,3 +158,21 @@ def _concurrency_problems(closed: ClosedLoad) -> Iterator[Placed]:
             )
     if min(closed.concurrency) < 1:
         yield ("load", "closed", "concurrency"), Problem("a concurrency is below 1")
+
+
+def _attached_problems(experiment: Experiment, launcher: AttachLauncher) -> Iterator[Placed]:
+    at = ("launcher", "servers")
+    names = [arm.name for arm in experiment.arms]
+    if experiment.design.noise_floor:
+        names += [f"{a.name}{REPEAT_SUFFIX}" for a in experiment.arms if a.method == "baseline"]
+    for name in names:
+        if name not in launcher.servers:
+            hint = "add it, or noise_floor: false" if name.endswith(REPEAT_SUFFIX) else "add it"
+            yield at, Problem(f"no server for arm {name!r}", hint)
+    for name in launcher.servers:
+        if name not in names:
+            yield (*at, name), Problem(f"a server for {name!r}, which is no arm")
+    shared = Counter(server.base_url.rstrip("/") for server in launcher.servers.values())
+    for url, count in shared.items():
+        if count > 1:
+            yield at, Problem(f"{count} arms share {url}", "every arm needs a server of its own")

@@ -88,6 +88,8 @@ def _type_schema(hint: object) -> Schema:
 
 
 def _union_schema(alternatives: tuple[object, ...]) -> Schema:
+    if all(isinstance(part, type) and attrs.has(part) for part in alternatives):
+        return _tagged_schema(alternatives)
     names: list[str] = []
     rest: Schema = {}
     for part in alternatives:
@@ -95,6 +97,22 @@ def _union_schema(alternatives: tuple[object, ...]) -> Schema:
         names.append(schema.pop("type"))
         rest |= schema
     return {"type": names, **rest}
+
+
+def _tagged_schema(alternatives: tuple[object, ...]) -> Schema:
+    """Give classes told apart by `kind`: the one with a default stands for an absent tag, too."""
+    kinds: list[str] = []
+    branches: list[Schema] = []
+    for part in alternatives:
+        schema = _class_schema(part)  # type: ignore[arg-type]  # checked by the caller
+        (kind,) = schema["properties"]["kind"]["enum"]
+        kinds.append(kind)
+        tag: Schema = {"properties": {"kind": {"const": kind}}}
+        if "kind" in schema.get("required", ()):
+            tag["required"] = ["kind"]
+        branches.append({"if": tag, "then": schema})
+    kind_schema = {"enum": kinds, "description": "Which kind this is."}
+    return {"type": "object", "properties": {"kind": kind_schema}, "allOf": branches}
 
 
 def _mapping_schema(key: object, value: object) -> Schema:

@@ -26,7 +26,20 @@ Labels = tuple[tuple[str, str], ...]
 def rejections(
     before: CounterSnapshot, after: CounterSnapshot, names: CounterNames
 ) -> tuple[Verdict, ...]:
-    """Give a failed verdict for everything that makes the window's counters useless."""
+    """Give a failed verdict for everything that makes the window's counters useless.
+
+    Without any counters, as behind a gateway that hides them, the verdict is undecided.
+    """
+    if not before.series and not after.series:
+        return (
+            Verdict(
+                gate="counters",
+                outcome="undecided",
+                observed="the server tells no counters",
+                required="one process, no counter decreased",
+                advice="acceptance and foreign traffic are unknown",
+            ),
+        )
     found = list(_rejections(before, after, names))
     if found:
         return tuple(found)

@@ -66,7 +66,7 @@ def judge_window(
             )
         )
     delta = acceptance = ratios = None
-    if not any(v.gate == "counters" and v.outcome == "fail" for v in verdicts):
+    if all(verdict.outcome == "pass" for verdict in verdicts if verdict.gate == "counters"):
         delta = counters.difference(before, after, names)
         verdicts.append(counters.foreign_traffic(delta, rows))
         acceptance = counters.acceptance(delta)

@@ -16,11 +16,11 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import anyio
-import attrs
 from anyio.abc import Process
 
 from specbench.errors import DeploymentError
 from specbench.launchers import guard
+from specbench.launchers.server import Server
 from specbench.methods import Command
 
 # HOME and TMPDIR, because model hubs and compilers look for their caches there.
@@ -29,32 +29,19 @@ INHERITED_PREFIXES = ("CUDA_", "HF_", "LD_")
 GRACE_S = 20.0
 
 
-@attrs.define
-class Server:
-    """A started server. `exit_code` is known once it is gone."""
-
-    port: int
-    pid: int
-    command: Command
-    log: Path
-    exit_code: int | None = None
-    ended: anyio.Event = attrs.field(factory=anyio.Event)
-
-    @property
-    def base_url(self) -> str:
-        """Where it listens."""
-        return f"http://127.0.0.1:{self.port}"
-
-
 @asynccontextmanager
 async def serving(
-    command: Command, log: Path, *, grace_s: float = GRACE_S
+    command: Command,
+    log: Path,
+    *,
+    model: str = "target",
+    metrics_path: str = "/metrics",
+    grace_s: float = GRACE_S,
 ) -> AsyncIterator[Server]:
     """Start a server and end it, with its whole group, when the block is left.
 
-    It has `grace_s` to end by itself, then it is killed.
-
-    `log` is an absolute path: the server runs in a scratch folder of its own.
+    `log` is an absolute path: the server runs in a scratch folder of its own. It has `grace_s` to
+    end by itself, then it is killed.
 
     Raises:
         DeploymentError: The command itself cannot be started.
@@ -78,14 +65,21 @@ async def serving(
             start_new_session=True,
         )
     try:
-        server = Server(port=port, pid=await _started(process, order), command=filled, log=log)
+        base_url = f"http://127.0.0.1:{port}"
+        server = Server(
+            base_url=base_url,
+            metrics_url=f"{base_url}{metrics_path}",
+            model=model,
+            command=filled,
+            pid=await _started(process, order),
+        )
         # A task group would wrap every exception of the block into a group.
         watch = asyncio.create_task(_watch(process, server))
         try:
             yield server
         finally:
             with anyio.CancelScope(shield=True):
-                await _stop(process, server)
+                await _stop(process, server, port)
                 await watch
     finally:
         with anyio.CancelScope(shield=True):
@@ -149,13 +143,13 @@ async def _watch(process: Process, server: Server) -> None:
     server.ended.set()
 
 
-async def _stop(process: Process, server: Server) -> None:
+async def _stop(process: Process, server: Server, port: int) -> None:
     """Close the guard's input and wait until the server is gone and its port is free."""
     assert process.stdin
     await process.stdin.aclose()
     await server.ended.wait()
     with anyio.move_on_after(GRACE_S):
-        while not is_free(server.port):  # noqa: ASYNC110 - a port tells nobody when it is free
+        while not is_free(port):  # noqa: ASYNC110 - a port tells nobody when it is free
             await anyio.sleep(0.02)
 
 

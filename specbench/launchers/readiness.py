@@ -8,7 +8,7 @@ import anyio
 import httpx
 
 from specbench.errors import DeploymentError
-from specbench.launchers.local import Server
+from specbench.launchers.server import Server
 
 POLL_S = 0.1
 _BODY = {
@@ -18,7 +18,7 @@ _BODY = {
 }
 
 
-async def until_ready(server: Server, *, path: str, model: str, timeout_s: float) -> float:
+async def until_ready(server: Server, *, path: str, timeout_s: float) -> float:
     """Wait for a first completion and give the seconds it took.
 
     Raises:
@@ -27,7 +27,9 @@ async def until_ready(server: Server, *, path: str, model: str, timeout_s: float
     """
     started = time.monotonic()
     last = "no answer"
-    async with httpx.AsyncClient(base_url=server.base_url, trust_env=False, timeout=60) as client:
+    async with httpx.AsyncClient(
+        base_url=server.base_url, headers=server.headers, trust_env=False, timeout=60
+    ) as client:
         while time.monotonic() - started < timeout_s:
             if server.ended.is_set():
                 raise DeploymentError(
@@ -35,7 +37,7 @@ async def until_ready(server: Server, *, path: str, model: str, timeout_s: float
                     kind="exited",
                 )
             try:
-                answer = await client.post(path, json={"model": model, **_BODY})
+                answer = await client.post(path, json={"model": server.model, **_BODY})
             except httpx.TransportError as error:
                 last = type(error).__name__
             else:

@@ -5,6 +5,8 @@ Inside a measured window nothing here runs.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import anyio
 import httpx
 from prometheus_client.parser import text_string_to_metric_families
@@ -38,18 +40,24 @@ def gauge_total(snapshot: CounterSnapshot, name: str) -> float | None:
     return sum(values) if values else None
 
 
-async def fetch(url: str) -> str:
-    """Give the exposition text of a server."""
+async def process_start(url: str | None, names: CounterNames) -> float | None:
+    """Give when the server's process started, in unix seconds; None where nobody tells it."""
+    if url is None:
+        return None
     async with httpx.AsyncClient(trust_env=False, timeout=30) as client:
-        return await _get(client, url)
+        series = _parsed(await _get(client, url), url).series
+    return series.get((names.process_start, ()))
 
 
-async def settled(url: str, names: CounterNames) -> tuple[str, bool]:
+async def settled(url: str | None, names: CounterNames) -> tuple[str, bool]:
     """Give the exposition text once nothing runs or waits and two reads of the counters agree.
 
     The second value tells whether that came true within 30 s. vLLM updates its counters when the
-    front end processes outputs, so a read right after the last token may be short of them.
+    front end processes outputs, so a read right after the last token may be short of them. Without
+    a `url` there are no counters: the text is empty, and nothing is waited for.
     """
+    if url is None:
+        return "", True
     previous: CounterSnapshot | None = None
     text = ""
     async with httpx.AsyncClient(trust_env=False, timeout=30) as client:
@@ -67,9 +75,9 @@ async def settled(url: str, names: CounterNames) -> tuple[str, bool]:
     return text, False
 
 
-async def fetch_json(url: str) -> object | None:
+async def fetch_json(url: str, headers: Mapping[str, str]) -> object | None:
     """Give a JSON document of a server, or None where it offers none."""
-    async with httpx.AsyncClient(trust_env=False, timeout=60) as client:
+    async with httpx.AsyncClient(trust_env=False, timeout=60, headers=headers) as client:
         try:
             answer = await client.get(url)
         except httpx.TransportError:

@@ -70,6 +70,7 @@ def deployment_row(run: JudgedRun, item: JudgedDeployment) -> Row:
         "exit_code": item.closing.get("exit_code"),
         "split": item.split,
         "host": launch.get("machine", {}).get("host"),
+        "same_process_as": item.same_process_as,
         "command": launch.get("argv"),
         "every_step_drafts": (item.arm["counting"] or {}).get("every_step_drafts"),
         "caveats": item.arm["caveats"],

@@ -80,6 +80,8 @@ def _points(
         reasons = [v.gate for v in item.verdicts if v.outcome == "fail"]
         if (item.block, name) in barred:
             reasons.append(f"{barred[item.block, name]} differs from the baseline's")
+        if item.same_process_as is not None:
+            reasons.append(f"the same server process as in {item.same_process_as}")
         if item.split and confirming:
             reasons.append("its cells come from several attempts")
         for cell in item.cells:

@@ -82,12 +82,15 @@ class JudgedDeployment:
     verdicts: tuple[Verdict, ...]
     cells: tuple[JudgedCell, ...]
     split: bool
+    same_process_as: str | None
+    """An earlier attempt of another block that measured the same server process."""
 
 
 def judged_deployments(run: JudgedRun) -> Iterator[JudgedDeployment]:
     """Give every closed attempt of a run, judged again from its stored facts."""
     attempts = [item for item in run.folder.attempts() if item.closing() is not None]
     holders = [item.deployment for item in attempts if item.cells()]
+    processes: dict[float, AttemptFolder] = {}
     for attempt in attempts:
         arm = run.arm(attempt.deployment)
         block, place, _ = attempt.deployment.removeprefix("b").split("-", 2)
@@ -104,6 +107,7 @@ def judged_deployments(run: JudgedRun) -> Iterator[JudgedDeployment]:
             verdicts=effective.judge(found, expected) if found else (),
             cells=tuple(_cells(run, attempt, arm, expected)),
             split=holders.count(attempt.deployment) > 1,
+            same_process_as=_earlier(processes, attempt),
         )
 
 
@@ -143,3 +147,12 @@ def _same_prompts(run: JudgedRun, facts: Facts) -> tuple[Verdict, ...]:
     counts = {int(concurrency): count for concurrency, count in facts["loads"].items()}
     verdict = cell_rules.same_prompts(counts, run.plan["prompts"][facts["stratum"]])
     return (verdict,) if verdict else ()
+
+
+def _earlier(processes: dict[float, AttemptFolder], attempt: AttemptFolder) -> str | None:
+    """Note an attempt's process, and give the other deployment that had it before."""
+    started = (attempt.closing() or {}).get("process_start_unix_s")
+    if started is None:
+        return None
+    first = processes.setdefault(started, attempt)
+    return None if first.deployment == attempt.deployment else first.path.name

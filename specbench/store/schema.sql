@@ -47,11 +47,13 @@ create table deployments (
     exit_code     integer,
     split         boolean not null,
     host          varchar,
+    same_process_as varchar,
     command       varchar[],
     every_step_drafts boolean,
     caveats       varchar[],
     source_sha256 varchar not null
 );
+comment on column deployments.same_process_as is 'An attached server that an earlier deployment measured already: not independent, so it gives no effect.';
 comment on column deployments.every_step_drafts is 'False: steps may go undrafted, so tokens_per_step, not acceptance_length, bounds the gain. Null without speculation.';
 comment on table deployments is 'One row a launched server, failed ones too. The independent statistical unit.';
 comment on column deployments.role is 'baseline, noise_floor (the baseline launched again) or arm.';

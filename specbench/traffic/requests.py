@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import random
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import attrs
@@ -33,6 +33,8 @@ class Wording:
     path: str
     model: str
     sampling: Sampling
+    headers: Mapping[str, str] = attrs.field(factory=dict)
+    """More headers, such as an authorization."""
     salt: str
     """Put into every request's cache_salt, so that no cell warms another's prefix cache."""
 
@@ -91,8 +93,9 @@ def _request(prompt: Prompt, index: int, pass_index: int, wording: Wording) -> T
     head = (
         f"POST {wording.path} HTTP/1.1\r\nHost: {wording.host}\r\n"
         f"Content-Type: application/json\r\nAccept: text/event-stream\r\n"
-        f"X-Request-Id: {request_id}\r\nContent-Length: {len(body)}\r\n\r\n"
+        f"X-Request-Id: {request_id}\r\nContent-Length: {len(body)}\r\n"
     )
+    head += "".join(f"{name}: {value}\r\n" for name, value in wording.headers.items()) + "\r\n"
     return TimedRequest(
         request_id=request_id,
         index=index,

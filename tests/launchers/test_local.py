@@ -60,11 +60,11 @@ def until(claim: Callable[[], bool], *, within_s: float = 15.0) -> bool:
 def test_a_server_ends_with_its_whole_family_and_its_port_is_free(tmp_path: Path) -> None:
     async def run() -> tuple[str, int, int | None]:
         async with serving(family(), tmp_path / "log") as server:
-            await until_ready(server, path="/", model="m", timeout_s=30)
+            await until_ready(server, path="/", timeout_s=30)
             scratch = server.command.environment["MARK"]
             assert len(alive(scratch)) == 3
-            assert not is_free(server.port)
-        return scratch, server.port, server.exit_code
+            assert not is_free(int(server.base_url.rpartition(":")[2]))
+        return scratch, int(server.base_url.rpartition(":")[2]), server.exit_code
 
     scratch, port, code = anyio.run(run)
     assert alive(scratch) == []
@@ -86,8 +86,8 @@ def test_a_server_does_not_outlive_a_killed_specbench(tmp_path: Path) -> None:
             async def run():
                 command = Command(argv={family().argv!r}, environment={{"MARK": "{{scratch}}"}})
                 async with serving(command, Path({str(tmp_path / "log")!r})) as server:
-                    await until_ready(server, path="/", model="m", timeout_s=30)
-                    print(server.command.environment["MARK"], server.port, flush=True)
+                    await until_ready(server, path="/", timeout_s=30)
+                    print(server.command.environment["MARK"], int(server.base_url.rpartition(":")[2]), flush=True)
                     await anyio.sleep(600)
             anyio.run(run)
             """
@@ -110,7 +110,7 @@ def test_a_server_that_dies_before_it_is_ready_is_reported_at_once(tmp_path: Pat
 
     async def run() -> None:
         async with serving(command, tmp_path / "log") as server:
-            await until_ready(server, path="/", model="m", timeout_s=60)
+            await until_ready(server, path="/", timeout_s=60)
 
     started = time.monotonic()
     with pytest.raises(DeploymentError, match="ended with code 3") as caught:
@@ -125,7 +125,7 @@ def test_a_server_that_never_answers_times_out(tmp_path: Path) -> None:
 
     async def run() -> None:
         async with serving(command, tmp_path / "log") as server:
-            await until_ready(server, path="/", model="m", timeout_s=0.5)
+            await until_ready(server, path="/", timeout_s=0.5)
 
     with pytest.raises(DeploymentError, match="not ready after") as caught:
         anyio.run(run)

@@ -1,0 +1,81 @@
+"""The launcher `attach`: a server that runs already, which we neither start nor stop.
+
+What it does not tell stays unknown: without a log and a resolved configuration there is no audit,
+without /metrics there is no acceptance.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import httpx
+
+from specbench.errors import DeploymentError
+from specbench.experiment.model import AttachedServer
+from specbench.launchers.server import Server
+
+LOOK_TIMEOUT_S = 30
+
+
+@asynccontextmanager
+async def attached(asked: AttachedServer, log: Path, metrics_path: str) -> AsyncIterator[Server]:
+    """Give a running server for the length of the block, with its log as it stands copied to `log`.
+
+    Raises:
+        DeploymentError: It does not answer, or names no model.
+    """
+    base_url = asked.base_url.rstrip("/")
+    headers = _headers(asked)
+    if asked.log is not None:
+        _copy_log(Path(asked.log), log)
+    async with httpx.AsyncClient(
+        trust_env=False, timeout=LOOK_TIMEOUT_S, headers=headers
+    ) as client:
+        model = asked.model or await _first_model(client, base_url)
+        metrics_url = asked.metrics_url or f"{base_url}{metrics_path}"
+        tells = await _answers(client, metrics_url)
+    if asked.metrics_url is not None and not tells:
+        raise DeploymentError(f"{metrics_url} gives no counters", kind="no_metrics")
+    yield Server(
+        base_url=base_url,
+        metrics_url=metrics_url if tells else None,
+        model=model,
+        headers=headers,
+    )
+
+
+def _headers(asked: AttachedServer) -> Mapping[str, str]:
+    if asked.api_key_env is None:
+        return {}
+    return {"Authorization": f"Bearer {os.environ[asked.api_key_env]}"}
+
+
+def _copy_log(source: Path, log: Path) -> None:
+    try:
+        shutil.copyfile(source, log)
+    except OSError as error:
+        raise DeploymentError(
+            f"the log {source} cannot be read: {error.strerror}", kind="no_log"
+        ) from error
+
+
+async def _first_model(client: httpx.AsyncClient, base_url: str) -> str:
+    url = f"{base_url}/v1/models"
+    try:
+        answer = await client.get(url)
+        answer.raise_for_status()
+        return str(answer.json()["data"][0]["id"])
+    except (httpx.HTTPError, ValueError, LookupError, TypeError) as error:
+        said = str(error) or type(error).__name__
+        raise DeploymentError(f"{url} names no model: {said}", kind="unreachable") from error
+
+
+async def _answers(client: httpx.AsyncClient, url: str) -> bool:
+    try:
+        return (await client.get(url)).status_code == httpx.codes.OK
+    except httpx.TransportError:
+        return False
