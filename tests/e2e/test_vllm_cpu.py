@@ -9,9 +9,11 @@ from __future__ import annotations
 import json
 import os
 import re
+import signal
 import statistics
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import attrs
@@ -21,6 +23,7 @@ from specbench.artifacts import AttemptFolder, RunFolder
 from specbench.judge.cells import tpot_s
 from specbench.store.store import opened, rows
 from tests.conftest import ROOT, run_cli
+from tests.launchers.test_local import alive, until
 
 pytestmark = [pytest.mark.vllm, pytest.mark.xdist_group("vllm")]
 
@@ -218,3 +221,29 @@ def test_a_launch_that_vllm_refuses_tells_the_root_cause(tmp_path: Path) -> None
     assert failed["arm"] == "draft-k3"
     assert failed["cause_kind"] == "refused_configuration"
     assert "should have the same vocabulary size" in failed["cause_line"]
+
+
+@pytest.mark.parametrize("after_s", [2.0, 11.0, 19.0])
+def test_no_vllm_process_outlives_a_killed_run(after_s: float, tmp_path: Path) -> None:
+    """Killed while vLLM imports, while its engine starts, and about when it gets ready."""
+    scratch = tmp_path / "scratch"
+    scratch.mkdir()
+    command = [
+        sys.executable,
+        "-m",
+        "specbench",
+        "run",
+        ROOT / "specs/vllm-cpu.yaml",
+        "--runs",
+        tmp_path / "runs",
+        "--raw-only",
+    ]
+    process = subprocess.Popen(
+        command, env={**os.environ, "TMPDIR": str(scratch)}, stdout=subprocess.DEVNULL
+    )
+    assert until(lambda: list((tmp_path / "runs").glob("*/*/launch.json")) != [], within_s=60)
+    time.sleep(after_s)
+    assert len(alive(str(scratch))) >= 2
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    assert until(lambda: alive(str(scratch)) == [], within_s=40)

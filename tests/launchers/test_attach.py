@@ -191,6 +191,8 @@ def test_behind_a_gateway_without_metrics_acceptance_is_unknown_and_nothing_is_g
     document = attaching(hidden, logs=False, more=", api_key_env: GATEWAY_KEY").replace(
         "blocks: 2", "blocks: 1"
     )
+    # A connection for each request leaves gaps between these very short ones.
+    document += "gates: {achieved_concurrency: 0.3}\n"
     done = run_small(tmp_path, document)
     assert done.result.exit_code == 0, done.result.output
     for gateway in gateways.values():
