@@ -124,6 +124,22 @@ def spoiled_blocks(folder: RunFolder) -> frozenset[int]:
     )
 
 
+def left_to_do(
+    planned: Plan, folder: RunFolder, spoiled: frozenset[int]
+) -> tuple[PlannedDeployment, ...]:
+    """Give the deployments that no attempt completed, in their order."""
+    complete = {
+        attempt.deployment
+        for attempt in folder.attempts()
+        if (attempt.closing() or {}).get("status") == "complete"
+    }
+    return tuple(
+        deployment
+        for deployment in planned.deployments
+        if deployment.name not in complete and deployment.block not in spoiled
+    )
+
+
 @attrs.frozen(kw_only=True)
 class Ending:
     """How a walk ended."""
@@ -153,7 +169,7 @@ async def walk(
         steps.resumed(name)
     done = False
     with stopping.listening():
-        done = await steps.all([item for item in planned.deployments if item.block not in spoiled])
+        done = await steps.all(left_to_do(planned, folder, spoiled))
     return Ending(done=done, signal=stopping.signal)
 
 
@@ -199,8 +215,6 @@ class _Walk:
             for name, cell in attempt.cells().items()
             if not cell.facts()["aborted"]
         }
-        if any((attempt.closing() or {})["status"] == "complete" for attempt in earlier):
-            return True
         cells = [cell for cell in deployment.cells if cell.name not in done]
         if not cells:
             self._folder.open_attempt(deployment.name).close(

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -92,6 +95,37 @@ class FinishedRun:
 def run_cli(*arguments: str | Path) -> Result:
     """Run a command in this process, and give its exit code and words."""
     return CliRunner().invoke(cli, [str(argument) for argument in arguments])
+
+
+def run_command(spec: Path, folder: Path, *options: str) -> list[str]:
+    """Give the command line that runs an experiment into a folder, for a process of its own."""
+    places = (
+        "--runs",
+        folder / "runs",
+        "--results",
+        folder / "r.duckdb",
+        "--reports",
+        folder / "reports",
+    )
+    return [sys.executable, "-m", "specbench", "run", *map(str, (spec, *places, *options))]
+
+
+def shell(command: Sequence[str], **environment: str) -> subprocess.CompletedProcess[str]:
+    """Run a command line with more environment, and give its exit code and words."""
+    return subprocess.run(
+        command, env={**os.environ, **environment}, capture_output=True, text=True, check=False
+    )
+
+
+def plant_plugin(folder: Path, name: str, module: str) -> str:
+    """Write an installed distribution with one plugin module, and give its PYTHONPATH."""
+    site = folder / "site"
+    metadata = site / f"{name}-1.dist-info"
+    metadata.mkdir(parents=True)
+    (metadata / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 1\n")
+    (metadata / "entry_points.txt").write_text(f"[specbench]\n{name} = {name}\n")
+    (site / f"{name}.py").write_text(module)
+    return str(site)
 
 
 def run_small(folder: Path, document: str = SMALL, *options: str) -> FinishedRun:

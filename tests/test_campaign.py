@@ -15,7 +15,17 @@ import pytest
 
 from specbench.artifacts import RunFolder, file_digest
 from specbench.store.store import opened, rows
-from tests.conftest import SMALL, FinishedRun, run_small, write_small
+from tests.conftest import (
+    SMALL,
+    FinishedRun,
+    plant_plugin,
+    run_command,
+    run_small,
+    shell,
+    write_small,
+)
+
+ONE = SMALL.replace("blocks: 2", "blocks: 1")
 
 
 def test_every_deployment_is_complete_and_every_cell_whole(finished: FinishedRun) -> None:
@@ -129,37 +139,9 @@ def specbench_methods():
 
 def test_a_method_that_is_not_in_effect_is_not_measured(tmp_path: Path) -> None:
     """The arm asks for ngram, and the server runs eagle3, as a renaming path makes vLLM do."""
-    site = tmp_path / "site"
-    (site / "renaming-1.dist-info").mkdir(parents=True)
-    (site / "renaming-1.dist-info/METADATA").write_text(
-        "Metadata-Version: 2.1\nName: renaming\nVersion: 1\n"
-    )
-    (site / "renaming-1.dist-info/entry_points.txt").write_text("[specbench]\nrenamed = renaming\n")
-    (site / "renaming.py").write_text(RENAMING)
-    spec = write_small(
-        tmp_path,
-        SMALL.replace("method: ngram", "method: renamed").replace("blocks: 2", "blocks: 1"),
-    )
-    done = subprocess.run(
-        [
-            sys.executable,
-            "-m",
-            "specbench",
-            "run",
-            spec,
-            "--strict",
-            "--runs",
-            tmp_path / "runs",
-            "--results",
-            tmp_path / "r.duckdb",
-            "--reports",
-            tmp_path / "reports",
-        ],
-        env={**os.environ, "PYTHONPATH": str(site)},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    site = plant_plugin(tmp_path, "renaming", RENAMING)
+    spec = write_small(tmp_path, ONE.replace("method: ngram", "method: renamed"))
+    done = shell(run_command(spec, tmp_path, "--strict"), PYTHONPATH=site)
     assert done.returncode == 7, done.stdout + done.stderr
     assert "rejected: not in effect: in_effect.method is eagle3, asked ngram" in done.stdout
     (rejected,) = (tmp_path / "runs").glob("*/b01-*-ngram-k3-a1")
@@ -176,17 +158,7 @@ def wait_for(claim: Callable[[], bool]) -> None:
 @pytest.mark.parametrize("blow", [signal.SIGKILL, signal.SIGINT])
 def test_a_run_that_was_stopped_goes_on_where_it_was(tmp_path: Path, blow: signal.Signals) -> None:
     spec = write_small(tmp_path, SMALL.replace("blocks: 2", "blocks: 1"))
-    arguments = [
-        "run",
-        spec,
-        "--runs",
-        tmp_path / "runs",
-        "--results",
-        tmp_path / "r.duckdb",
-        "--reports",
-        tmp_path / "reports",
-    ]
-    command = [sys.executable, "-m", "specbench", *map(str, arguments)]
+    command = run_command(spec, tmp_path)
     first = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
     wait_for(lambda: len(list((tmp_path / "runs").glob("*/b01-02*/*/cell.json"))) == 1)
     first.send_signal(blow)
@@ -223,17 +195,7 @@ def test_a_server_that_dies_in_a_window_leaves_its_rows_and_is_measured_again(
 ) -> None:
     document = SMALL.replace("blocks: 2", "blocks: 1").replace("step-ms: 1", "step-ms: 20")
     spec = write_small(tmp_path, document)
-    arguments = [
-        "run",
-        spec,
-        "--runs",
-        tmp_path / "runs",
-        "--results",
-        tmp_path / "r.duckdb",
-        "--reports",
-        tmp_path / "reports",
-    ]
-    command = [sys.executable, "-m", "specbench", *map(str, arguments)]
+    command = run_command(spec, tmp_path)
     first = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
 
     def driven() -> bool:
@@ -310,30 +272,8 @@ def test_a_confirmation_gives_no_effect_for_an_arm_that_is_split(tmp_path: Path)
     assert others == []
 
 
-ONE = SMALL.replace("blocks: 2", "blocks: 1")
-
-
 def again(folder: Path, *options: str, document: str = ONE) -> subprocess.CompletedProcess[str]:
-    spec = write_small(folder, document)
-    return subprocess.run(
-        [
-            sys.executable,
-            "-m",
-            "specbench",
-            "run",
-            spec,
-            "--runs",
-            folder / "runs",
-            "--results",
-            folder / "r.duckdb",
-            "--reports",
-            folder / "reports",
-            *options,
-        ],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    return shell(run_command(write_small(folder, document), folder, *options))
 
 
 def test_a_run_that_ran_out_of_time_starts_nothing_more_and_goes_on_from_its_folder(

@@ -14,7 +14,7 @@ import pytest
 
 from specbench.errors import PluginError
 from specbench.plugins import load_methods
-from tests.conftest import ROOT, SMALL, write_small
+from tests.conftest import ROOT, SMALL, run_command, shell, write_small
 
 MODULE = """
 from specbench_baseline import Baseline
@@ -130,26 +130,7 @@ def test_the_documented_plugin_builds_installs_and_runs(tmp_path: Path) -> None:
         "  - {name: eagle-k3, method: eagle, model: toy-head, num_speculative_tokens: 3}\n", arm
     )
     spec = write_small(tmp_path, document)
-    done = subprocess.run(
-        [
-            sys.executable,
-            "-m",
-            "specbench",
-            "run",
-            spec,
-            "--strict",
-            "--runs",
-            tmp_path / "runs",
-            "--results",
-            tmp_path / "r.duckdb",
-            "--reports",
-            tmp_path / "reports",
-        ],
-        env={**os.environ, "PYTHONPATH": str(site)},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    done = shell(run_command(spec, tmp_path, "--strict"), PYTHONPATH=str(site))
     assert done.returncode == 0, done.stdout + done.stderr
     assert re.search(r"lookahead-k4-a1 complete", done.stdout)
     listed = subprocess.run(

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -15,7 +12,7 @@ from hypothesis import strategies as st
 from specbench.artifacts import run_digest
 from specbench.experiment.read import ReadExperiment
 from specbench.redaction import Redaction, redaction, scrubbed
-from tests.conftest import SMALL, write_small
+from tests.conftest import SMALL, plant_plugin, run_command, shell, write_small
 
 PLANTED = "sk-planted-4711-secret"
 
@@ -80,36 +77,12 @@ def specbench_methods():
 
 def test_a_planted_secret_is_nowhere_in_what_a_run_keeps(tmp_path: Path) -> None:
     """It stands in the document, in an environment, on a command line and in a server's log."""
-    site = tmp_path / "site"
-    (site / "loud-1.dist-info").mkdir(parents=True)
-    (site / "loud-1.dist-info/METADATA").write_text(
-        "Metadata-Version: 2.1\nName: loud\nVersion: 1\n"
-    )
-    (site / "loud-1.dist-info/entry_points.txt").write_text("[specbench]\nloud = loud\n")
-    (site / "loud.py").write_text(PLUGIN.format(planted=PLANTED))
+    site = plant_plugin(tmp_path, "loud", PLUGIN.format(planted=PLANTED))
     document = SMALL.replace("model: toy,", f'model: toy, env: {{SERVICE_TOKEN: "{PLANTED}"}},')
     document = document.replace("method: ngram", "method: loud").replace("blocks: 2", "blocks: 1")
     spec = write_small(tmp_path, document + f"# the key is {PLANTED}\n")
     kept = tmp_path / "kept"
-    done = subprocess.run(
-        [
-            sys.executable,
-            "-m",
-            "specbench",
-            "run",
-            spec,
-            "--runs",
-            kept / "runs",
-            "--results",
-            kept / "r.duckdb",
-            "--reports",
-            kept / "reports",
-        ],
-        env={**os.environ, "PYTHONPATH": str(site), "HF_TOKEN": PLANTED},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    done = shell(run_command(spec, kept), PYTHONPATH=site, HF_TOKEN=PLANTED)
     assert done.returncode == 0, done.stdout + done.stderr
     (log,) = kept.glob("runs/*/*ngram-k3-a1/launch.log")
     assert "unrecognized arguments: --api-key ***" in log.read_text()

@@ -217,7 +217,7 @@ def _walk(
             console.print(f"block {shown} has no baseline: as many whole blocks are appended")
         clean = RunFolder(opened.path, campaign.secrets_of(plan))
         campaign.prepare(plan, clean)
-        progress = Progress(console, len(plan.deployments))
+        progress = Progress(console, len(campaign.left_to_do(plan, clean, spoiled)))
         stopping = Stopping(lambda said: click.echo(said, err=True))
         steps = (progress.listen, progress.on_row, stopping, spoiled, until)
         with progress.shown():
