@@ -13,9 +13,7 @@ attempt and is written once; an attempt without it was interrupted.
 from __future__ import annotations
 
 import fcntl
-import hashlib
 import json
-import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -28,9 +26,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from specbench.errors import StoreError
-from specbench.experiment.read import ReadExperiment
 from specbench.facts import Audit, JournalEntry, RequestRow, Window
-from specbench.redaction import Redaction, scrubbed
+from specbench.redaction import Redaction
+from specbench.whole_files import file_digest, json_text, read_json, write_json, write_text
 
 Status = Literal["complete", "rejected", "failed", "interrupted"]
 
@@ -70,26 +68,6 @@ OUTPUTS_SCHEMA = pa.schema(
     ]
 )
 _ATTEMPT = re.compile(r"^(?P<deployment>b\d+-\d+-.+)-a(?P<attempt>\d+)$")
-
-
-def run_digest(read: ReadExperiment) -> str:
-    """Give the digest of what is measured: the resolved experiment, without blocks and name."""
-    resolved = scrubbed(resolve(read))
-    resolved["design"].pop("blocks")
-    resolved.pop("name")
-    text = json.dumps(resolved, sort_keys=True, separators=(",", ":"), default=str)
-    return hashlib.sha256(text.encode()).hexdigest()[:10]
-
-
-def resolve(read: ReadExperiment) -> dict[str, Any]:
-    """Give the experiment as plain values, with the digests of its workloads in it."""
-    value: dict[str, Any] = cattrs.unstructure(read.experiment)
-    value["workloads"] = [
-        {"path": workload.path.name, "sha256": workload.sha256} for workload in read.workloads
-    ]
-    if read.correctness is not None:
-        value["correctness"] |= {"workload": read.correctness.sha256}
-    return value
 
 
 @attrs.frozen
@@ -329,42 +307,3 @@ def _end_torn_line(path: Path) -> None:
 def find_runs(runs: Path) -> list[RunFolder]:
     """Give every run below a folder that was planned."""
     return [RunFolder(item.parent) for item in sorted(runs.glob("*/plan.json"))]
-
-
-def read_json(path: Path) -> dict[str, Any]:
-    """Read a JSON object.
-
-    Raises:
-        StoreError: The file is missing, or no whole JSON.
-    """
-    try:
-        value: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise StoreError(f"{path} cannot be read: {error}") from error
-    return value
-
-
-def write_json(path: Path, value: Any) -> None:
-    """Write JSON so that the file is whole or absent."""
-    write_text(path, json_text(value))
-
-
-def json_text(value: Any) -> str:
-    """Give a value, attrs instances included, as JSON for people and machines."""
-    return json.dumps(cattrs.unstructure(value), indent=1, default=str) + "\n"
-
-
-def write_text(path: Path, text: str) -> None:
-    """Write text so that the file is whole or absent, also after a power cut."""
-    draft = path.with_name(f".{path.name}.partial")
-    with draft.open("w", encoding="utf-8") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
-    draft.replace(path)
-
-
-def file_digest(path: Path) -> str:
-    """Give the sha256 of a file."""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()

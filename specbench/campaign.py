@@ -14,16 +14,9 @@ from typing import Any
 
 import attrs
 
-from specbench.artifacts import (
-    AttemptFolder,
-    RunFolder,
-    Status,
-    json_text,
-    read_json,
-    resolve,
-    write_text,
-)
+from specbench.artifacts import AttemptFolder, RunFolder, Status
 from specbench.errors import DeploymentError
+from specbench.experiment.identity import resolve
 from specbench.journal import Journal, Listener
 from specbench.judge import effective
 from specbench.launchers.accelerators import require_free_accelerators
@@ -38,6 +31,7 @@ from specbench.pace import pace
 from specbench.plan import Plan, PlannedArm, PlannedCell, PlannedDeployment
 from specbench.redaction import Redaction, redaction, scrubbed
 from specbench.stopping import Stopping
+from specbench.whole_files import json_text, read_json, write_text
 
 
 def secrets_of(planned: Plan) -> Redaction:

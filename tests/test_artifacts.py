@@ -9,18 +9,12 @@ from pathlib import Path
 import attrs
 import pytest
 
-from specbench.artifacts import (
-    AttemptFolder,
-    RunFolder,
-    file_digest,
-    opened_run,
-    run_digest,
-    run_path,
-    write_text,
-)
+from specbench.artifacts import AttemptFolder, RunFolder, opened_run, run_path
 from specbench.errors import StoreError
+from specbench.experiment.identity import run_digest
 from specbench.experiment.read import ReadExperiment
 from specbench.facts import JournalEntry, Output, Window
+from specbench.whole_files import file_digest, write_text
 from tests.conftest import SMALL, FinishedRun, row
 
 

@@ -13,8 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from specbench.artifacts import RunFolder, file_digest
+from specbench.artifacts import RunFolder
 from specbench.store.store import opened, rows
+from specbench.whole_files import file_digest
 from tests.conftest import (
     SMALL,
     FinishedRun,
@@ -193,7 +194,7 @@ def test_a_run_that_was_stopped_goes_on_where_it_was(tmp_path: Path, blow: signa
 def test_a_server_that_dies_in_a_window_leaves_its_rows_and_is_measured_again(
     tmp_path: Path,
 ) -> None:
-    document = SMALL.replace("blocks: 2", "blocks: 1").replace("step-ms: 1", "step-ms: 20")
+    document = SMALL.replace("blocks: 2", "blocks: 1").replace("step-ms: 1", "step-ms: 8")
     spec = write_small(tmp_path, document)
     command = run_command(spec, tmp_path)
     first = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
@@ -375,7 +376,7 @@ def test_a_run_folder_of_another_document_is_not_gone_on_with(tmp_path: Path) ->
 def test_one_interrupt_finishes_the_requests_in_flight_and_a_second_one_stops_now(
     tmp_path: Path,
 ) -> None:
-    document = ONE.replace("step-ms: 1", "step-ms: 40")
+    document = ONE.replace("step-ms: 1", "step-ms: 25")
     spec = write_small(tmp_path, document)
     command = [
         sys.executable,

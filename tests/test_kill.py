@@ -15,11 +15,12 @@ from pathlib import Path
 
 import pytest
 
-from specbench.artifacts import RunFolder, file_digest, opened_run
+from specbench.artifacts import RunFolder, opened_run
+from specbench.whole_files import file_digest
 from tests.conftest import SMALL, write_small
 from tests.launchers.test_local import alive, until
 
-KILLS = int(os.environ.get("SPECBENCH_KILLS", "8"))
+KILLS = int(os.environ.get("SPECBENCH_KILLS", "4"))
 WORKERS = 2
 LONGEST_S = 4.0
 DOCUMENT = SMALL.replace("blocks: 2", "blocks: 1")

@@ -9,7 +9,7 @@ from pathlib import Path
 from hypothesis import given
 from hypothesis import strategies as st
 
-from specbench.artifacts import run_digest
+from specbench.experiment.identity import run_digest
 from specbench.experiment.read import ReadExperiment
 from specbench.redaction import Redaction, redaction, scrubbed
 from tests.conftest import SMALL, plant_plugin, run_command, shell, write_small

@@ -148,7 +148,7 @@ def _deadline(duration: str | None) -> float | None:
 
 def _spec_of(spec: Path) -> tuple[Path, Path | None]:
     """Give the document to read, and the run folder when one was named."""
-    from specbench.artifacts import read_json
+    from specbench.whole_files import read_json
 
     if (spec / "plan.json").exists():
         return Path(read_json(spec / "plan.json")["spec"]), spec.absolute()
@@ -156,7 +156,8 @@ def _spec_of(spec: Path) -> tuple[Path, Path | None]:
 
 
 def _folder(read: ReadExperiment, runs: Path, *, again: bool, rehearsal: str | None) -> Path:
-    from specbench.artifacts import run_digest, run_path
+    from specbench.artifacts import run_path
+    from specbench.experiment.identity import run_digest
 
     name = f"{read.experiment.name}-{run_digest(read)}"
     if rehearsal:
@@ -166,8 +167,8 @@ def _folder(read: ReadExperiment, runs: Path, *, again: bool, rehearsal: str | N
 
 def _same_experiment(read: ReadExperiment, folder: Path) -> None:
     """Refuse to go on with a run whose document has become another experiment."""
-    from specbench.artifacts import run_digest
     from specbench.errors import StoreError
+    from specbench.experiment.identity import run_digest
 
     digest = run_digest(read)
     if f"-{digest}" not in folder.name:

@@ -12,9 +12,10 @@ from pathlib import Path
 import attrs
 import cattrs
 
-from specbench.artifacts import AttemptFolder, RunFolder, file_digest, read_json
+from specbench.artifacts import AttemptFolder, RunFolder
 from specbench.errors import StoreError
 from specbench.inspection.state import is_going_on, read_plan
+from specbench.whole_files import file_digest, read_json
 
 FOLDER = "the whole folder"
 

@@ -9,10 +9,11 @@ from typing import Any
 
 import attrs
 
-from specbench.artifacts import AttemptFolder, CellFolder, RunFolder, find_runs, read_json
+from specbench.artifacts import AttemptFolder, CellFolder, RunFolder, find_runs
 from specbench.errors import StoreError
 from specbench.inspection.state import last_activity_unix_s, ordered_attempts, read_plan
 from specbench.judge.cells import summarise
+from specbench.whole_files import read_json
 
 
 @attrs.frozen(kw_only=True)

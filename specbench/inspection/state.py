@@ -13,9 +13,10 @@ from typing import Any, Literal
 import attrs
 import cattrs
 
-from specbench.artifacts import AttemptFolder, RunFolder, read_json
+from specbench.artifacts import AttemptFolder, RunFolder
 from specbench.errors import StoreError
 from specbench.facts import JournalEntry
+from specbench.whole_files import read_json
 
 RunStatus = Literal["complete", "going on", "interrupted", "incomplete", "unreadable"]
 TAIL_BYTES = 1 << 16

@@ -11,11 +11,11 @@ import cattrs
 
 import specbench
 from specbench.analysis.effects import Effect
-from specbench.artifacts import file_digest, read_json
 from specbench.judge import cells as cell_rules
 from specbench.judge.confounds import differences
 from specbench.methods import Confound
 from specbench.store.judged_run import JudgedCell, JudgedDeployment, JudgedRun
+from specbench.whole_files import file_digest, read_json
 
 Row = dict[str, Any]
 

@@ -8,7 +8,7 @@ from typing import Any
 import attrs
 import cattrs
 
-from specbench.artifacts import AttemptFolder, CellFolder, RunFolder, read_json
+from specbench.artifacts import AttemptFolder, CellFolder, RunFolder
 from specbench.engines import ENGINES
 from specbench.experiment.model import Gates
 from specbench.facts import Audit, CounterNames, CounterSnapshot, RequestRow, Verdict
@@ -17,6 +17,7 @@ from specbench.judge import effective
 from specbench.judge.window import Judged, judge_window
 from specbench.methods import Counting, Expected
 from specbench.observe.metrics import parse
+from specbench.whole_files import read_json
 
 Facts = dict[str, Any]
 

@@ -10,11 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from specbench.artifacts import RunFolder, find_runs, opened_run, read_json, write_json
+from specbench.artifacts import RunFolder, find_runs, opened_run
 from specbench.cli.run_text import command
 from specbench.errors import StoreError
 from specbench.facts import JournalEntry
 from specbench.inspection.state import run_state
+from specbench.whole_files import read_json, write_json
 from tests.conftest import FinishedRun, run_cli
 
 

@@ -5,8 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from specbench.artifacts import AttemptFolder, RunFolder, opened_run, read_json, write_json
+from specbench.artifacts import AttemptFolder, RunFolder, opened_run
 from specbench.inspection.digests import FOLDER, CellCheck, check_run
+from specbench.whole_files import read_json, write_json
 from tests.conftest import FinishedRun
 
 CELL = "mixed-greedy-c4"

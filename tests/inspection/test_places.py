@@ -8,10 +8,11 @@ from pathlib import Path
 import attrs
 import pytest
 
-from specbench.artifacts import RunFolder, read_json
+from specbench.artifacts import RunFolder
 from specbench.errors import StoreError
 from specbench.inspection.places import attempt_facts, cell_facts, find_place, find_run, place_facts
 from specbench.judge.cells import summarise
+from specbench.whole_files import read_json
 from tests.conftest import FinishedRun
 
 

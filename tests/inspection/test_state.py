@@ -6,10 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from specbench.artifacts import RunFolder, opened_run, read_json, write_json
+from specbench.artifacts import RunFolder, opened_run
 from specbench.errors import StoreError
 from specbench.facts import JournalEntry
 from specbench.inspection.state import is_going_on, last_entry, run_state
+from specbench.whole_files import read_json, write_json
 from tests.conftest import FinishedRun
 
 

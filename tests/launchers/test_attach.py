@@ -78,7 +78,7 @@ def attaching(servers: dict[str, tuple[str, Path]], *, logs: bool = True, more: 
 def test_attached_servers_are_audited_measured_and_left_running(
     servers: dict[str, tuple[str, Path]], tmp_path: Path
 ) -> None:
-    done = run_small(tmp_path, attaching(servers))
+    done = run_small(tmp_path, attaching(servers).replace("blocks: 2", "blocks: 1"))
     assert done.result.exit_code == 0, done.result.output
     assert all(answers(url) for url, _ in servers.values())
     with opened(done.results) as connection:
@@ -191,8 +191,6 @@ def test_behind_a_gateway_without_metrics_acceptance_is_unknown_and_nothing_is_g
     document = attaching(hidden, logs=False, more=", api_key_env: GATEWAY_KEY").replace(
         "blocks: 2", "blocks: 1"
     )
-    # A connection for each request leaves gaps between these very short ones.
-    document += "gates: {achieved_concurrency: 0.3}\n"
     done = run_small(tmp_path, document)
     assert done.result.exit_code == 0, done.result.output
     for gateway in gateways.values():
