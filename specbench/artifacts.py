@@ -80,6 +80,19 @@ class CellFolder:
         """Give what cell.json says."""
         return read_json(self.path / "cell.json")
 
+    def damage(self) -> str:
+        """Give which files are missing or changed since they were written; nothing when none."""
+        try:
+            digests = cattrs.structure(self.facts()["sha256"], dict[str, str])
+        except (StoreError, LookupError, cattrs.BaseValidationError):
+            return "cell.json cannot be read"
+        broken = [
+            name
+            for name, digest in digests.items()
+            if not (self.path / name).is_file() or file_digest(self.path / name) != digest
+        ]
+        return f"missing or changed: {', '.join(broken)}" if broken else ""
+
     def rows(self) -> tuple[RequestRow, ...]:
         """Give its request rows."""
         table = pq.read_table(self.path / "requests.parquet")
@@ -128,7 +141,12 @@ class AttemptFolder:
             log = self.log.read_text(encoding="utf-8", errors="surrogateescape")
             if (clean := self.redaction.text(log)) != log:
                 self.log.write_text(clean, encoding="utf-8", errors="surrogateescape")
-        self.write_json("deployment.json", {"status": status, **facts})
+        digests = {
+            path.name: file_digest(path)
+            for path in sorted(self.path.iterdir())
+            if path.is_file() and not path.name.startswith(".")
+        }
+        self.write_json("deployment.json", {"status": status, **facts, "sha256": digests})
 
     def write_json(self, name: str, value: Any) -> None:
         """Write a file of the attempt, whole or not at all."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import time
+from collections import defaultdict
 from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from pathlib import Path
@@ -107,6 +108,10 @@ def spoiled_blocks(folder: RunFolder) -> frozenset[int]:
     path = folder.path / "plan.json"
     if not path.exists():
         return frozenset()
+    closed = [attempt.closing() or {} for attempt in folder.attempts()]
+    if not any(closing.get("status") == "complete" for closing in closed):
+        # Nothing was served yet, so there is nothing that another attempt could be far from.
+        return frozenset()
     planned = read_json(path)
     roles = {name: arm["role"] for name, arm in planned["arms"].items()}
     return frozenset(
@@ -121,16 +126,22 @@ def spoiled_blocks(folder: RunFolder) -> frozenset[int]:
 def left_to_do(
     planned: Plan, folder: RunFolder, spoiled: frozenset[int]
 ) -> tuple[PlannedDeployment, ...]:
-    """Give the deployments that no attempt completed, in their order."""
-    complete = {
-        attempt.deployment
-        for attempt in folder.attempts()
-        if (attempt.closing() or {}).get("status") == "complete"
-    }
+    """Give the deployments that lack a cell, or that no attempt closed as complete."""
+    held: dict[str, set[str]] = defaultdict(set)
+    complete = set()
+    for attempt in folder.attempts():
+        if (attempt.closing() or {}).get("status") == "complete":
+            complete.add(attempt.deployment)
+        cells = attempt.cells().items()
+        held[attempt.deployment] |= {n for n, cell in cells if not cell.facts()["aborted"]}
     return tuple(
         deployment
         for deployment in planned.deployments
-        if deployment.name not in complete and deployment.block not in spoiled
+        if deployment.block not in spoiled
+        and (
+            deployment.name not in complete
+            or not {cell.name for cell in deployment.cells} <= held[deployment.name]
+        )
     )
 
 

@@ -154,7 +154,11 @@ class Measuring:
 
 def _told(judged: Judged) -> dict[str, Any]:
     """Give what is worth telling while the run goes on."""
-    failed = [f"{v.gate}: {v.observed}" for v in judged.verdicts if v.outcome == "fail"]
+    failed = [
+        f"{v.gate}: {v.observed}" + (f" ({v.advice})" if v.advice else "")
+        for v in judged.verdicts
+        if v.outcome == "fail"
+    ]
     return {
         "output_throughput": judged.summary.output_throughput,
         "tpot_p50_s": judged.summary.tpot_p50_s,

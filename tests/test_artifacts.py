@@ -98,7 +98,7 @@ def test_an_attempt_is_closed_once(tmp_path: Path) -> None:
     attempt = RunFolder(tmp_path).open_attempt("b01-01-x")
     assert attempt.closing() is None
     attempt.close("failed", reason="x")
-    assert attempt.closing() == {"status": "failed", "reason": "x"}
+    assert attempt.closing() == {"status": "failed", "reason": "x", "sha256": {}}
     with pytest.raises(StoreError, match="closed already"):
         attempt.close("complete")
 

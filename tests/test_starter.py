@@ -148,7 +148,7 @@ def test_init_of_the_simulated_engine_asks_nothing_and_is_checked_and_planned() 
         "wrote specs/simulated.yaml",
         "wrote specs/starter.jsonl",
         "next:",
-        "  specbench check --here specs/simulated.yaml",
+        "  specbench doctor specs/simulated.yaml",
         "  specbench run specs/simulated.yaml",
     ]
     assert "6 arms, 6 prompts" in run_cli("check", "--here", "specs/simulated.yaml").output

@@ -28,7 +28,8 @@ def t_interval(logs: Sequence[float], level: float = LEVEL) -> tuple[Interval | 
     """
     count = len(logs)
     if count < LEAST_BLOCKS:
-        return None, f"{count} of {LEAST_BLOCKS} blocks: no interval"
+        blocks = "1 block" if count == 1 else f"{count} blocks"
+        return None, f"{blocks}: no interval under {LEAST_BLOCKS}"
     from scipy.stats import t  # scipy.stats takes 0.7 s to import
 
     mean = statistics.fmean(logs)

@@ -10,7 +10,18 @@ import click
 from specbench.cli import asking, describing, inspecting, running, starting
 
 INTERRUPTED = 130
-UNWRITABLE = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM, errno.EFBIG)
+UNWRITABLE = (
+    errno.ENOSPC,
+    errno.EDQUOT,
+    errno.EROFS,
+    errno.EACCES,
+    errno.EPERM,
+    errno.EFBIG,
+    errno.ENOENT,
+    errno.ENOTDIR,
+    errno.EEXIST,
+    errno.ENAMETOOLONG,
+)
 
 
 def _show_version(context: click.Context, _: click.Parameter, value: bool) -> None:

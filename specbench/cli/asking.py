@@ -51,5 +51,7 @@ def query(sql: str, results: Path, style: str) -> None:
 @click.option("--format", "formats", default="html", show_default=True, help="html,png,svg")
 def report(run_id: str | None, results: Path, out: Path, formats: str) -> None:
     """Write the report of RUN_ID (the newest run when left out)."""
-    for path in write_reports(results, run_id, out, tuple(formats.split(","))):
+    for path in write_reports(
+        results, run_id and Path(run_id).name, out, tuple(formats.split(","))
+    ):
         click.echo(path)

@@ -113,7 +113,7 @@ def export(run_id: str, results: Path, out: Path, formats: tuple[str, ...]) -> N
     """Write the tables of RUN_ID as files, one a table and format."""
     from specbench.store.export import export as write
 
-    for path in write(results, run_id, out, formats):
+    for path in write(results, Path(run_id).name, out, formats):
         click.echo(path)
 
 

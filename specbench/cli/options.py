@@ -109,7 +109,10 @@ def write_reports(
 
 
 def build_index(runs: Path, results: Path) -> int:
-    """Build the index anew from every run of a folder, and give their number."""
+    """Build the index anew, tell what had to be left out, and give the number of runs in it."""
     from specbench.store.ingest import ingest
 
-    return ingest(runs, results)
+    found = ingest(runs, results)
+    for line in found.skipped:
+        click.echo(f"warning: {line}", err=True)
+    return found.runs

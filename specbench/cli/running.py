@@ -75,6 +75,8 @@ def run(spec: Path, runs: Path, results: Path, **options: Any) -> None:
     read = read_spec(written, methods)
     require_here(read)
     require_machine(max(read.experiment.load.closed.concurrency))
+    if not options["raw_only"]:
+        _require_places(results, options["reports"])
     folder = folder or _folder(read, runs, again=options["again"], rehearsal=options["arm"])
     _same_experiment(read, folder)
     ending = _walk(read, methods, folder, options, until, console)
@@ -146,6 +148,14 @@ def _deadline(duration: str | None) -> float | None:
         raise click.BadParameter(str(error), param_hint="--for") from error
 
 
+def _require_places(results: Path, reports: Path) -> None:
+    """Find out before anything is measured whether index and report can be written."""
+    from specbench.store.store import require_replaceable
+
+    require_replaceable(results)
+    reports.mkdir(parents=True, exist_ok=True)
+
+
 def _spec_of(spec: Path) -> tuple[Path, Path | None]:
     """Give the document to read, and the run folder when one was named."""
     from specbench.whole_files import read_json
@@ -166,15 +176,18 @@ def _folder(read: ReadExperiment, runs: Path, *, again: bool, rehearsal: str | N
 
 
 def _same_experiment(read: ReadExperiment, folder: Path) -> None:
-    """Refuse to go on with a run whose document has become another experiment."""
+    """Refuse to go on with a run whose document or workloads have become other ones."""
     from specbench.errors import StoreError
-    from specbench.experiment.identity import run_digest
+    from specbench.experiment.identity import changed_parts, resolve
+    from specbench.whole_files import read_json
 
-    digest = run_digest(read)
-    if f"-{digest}" not in folder.name:
+    if not (folder / "plan.json").exists():
+        return
+    changed = changed_parts(read_json(folder / "plan.json")["experiment"], resolve(read))
+    if changed:
         raise StoreError(
-            f"{read.path} is another experiment ({digest}) than that of {folder.name}",
-            "run the document itself to start its own run",
+            f"{read.path} has changed since {folder.name} was begun: {', '.join(changed)}",
+            f"put it back, or start a run of its own: specbench run {read.path}",
         )
 
 
@@ -218,7 +231,10 @@ def _walk(
             console.print(f"block {shown} has no baseline: as many whole blocks are appended")
         clean = RunFolder(opened.path, campaign.secrets_of(plan))
         campaign.prepare(plan, clean)
-        progress = Progress(console, len(campaign.left_to_do(plan, clean, spoiled)))
+        left = len(campaign.left_to_do(plan, clean, spoiled))
+        if left < len(plan.deployments):
+            console.print(f"{left} of them are left to do" if left else "nothing is left to do")
+        progress = Progress(console, left)
         stopping = Stopping(lambda said: click.echo(said, err=True))
         steps = (progress.listen, progress.on_row, stopping, spoiled, until)
         with progress.shown():

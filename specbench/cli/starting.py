@@ -47,7 +47,7 @@ def init(path: Path | None, name: str | None, *, yes: bool, **given: Any) -> Non
     for written in _written(spec, answers):
         click.echo(f"wrote {written}")
     shown = shlex.quote(str(spec))
-    click.echo(f"next:\n  specbench check --here {shown}\n  specbench run {shown}")
+    click.echo(f"next:\n  specbench doctor {shown}\n  specbench run {shown}")
 
 
 @click.command()

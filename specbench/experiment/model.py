@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 import attrs
 
-NAME_PATTERN = r"^[a-z0-9._-]+$"
+NAME_PATTERN = r"^[a-z0-9._-]{1,60}$"
 REPEAT_SUFFIX = "-repeat"
 """Ends the name of the baseline's repeat, which the plan derives for the noise floor."""
 
@@ -198,7 +198,8 @@ class Design:
     """How deployments are repeated and ordered."""
 
     blocks: int = attrs.field(
-        default=2, metadata=said("Deployments of each arm. A claim needs 5.", minimum=1)
+        default=2,
+        metadata=said("Deployments of each arm. A claim needs 5.", minimum=1, maximum=1000),
     )
     order: Literal["counterbalanced", "random"] = attrs.field(
         default="counterbalanced", metadata=said("Order of arms inside blocks.")

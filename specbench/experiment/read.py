@@ -25,7 +25,12 @@ from specbench.experiment.model import (
     Prompt,
     WorkloadFile,
 )
-from specbench.experiment.rules import Placed, rule_problems, stratum_problems
+from specbench.experiment.rules import (
+    Placed,
+    cell_name_problems,
+    rule_problems,
+    stratum_problems,
+)
 from specbench.experiment.schema import experiment_schema
 from specbench.experiment.schema_errors import schema_problems
 from specbench.experiment.sweep import unfold
@@ -94,7 +99,12 @@ def read_experiment(path: Path, methods: Mapping[str, Method[Any]]) -> ReadExper
         unset=tuple(sorted(unset)),
     )
     sizes = {stratum: len(read.prompts(stratum)) for stratum in read.strata()}
-    refuse(stratum_problems(experiment.load.closed, sizes))
+    refuse(
+        [
+            *stratum_problems(experiment.load.closed, sizes),
+            *cell_name_problems(experiment, read.strata()),
+        ]
+    )
     return read
 
 
@@ -182,7 +192,9 @@ def _text(path: Path) -> str:
     try:
         return path.read_text(encoding="utf-8")
     except UnicodeDecodeError:
-        raise ExperimentError([Problem("this is no text file", "", str(path))]) from None
+        raise ExperimentError(
+            [Problem("this is no UTF-8 text", "save it as UTF-8", str(path))]
+        ) from None
     except OSError as error:
         reason = error.strerror or str(error)
         raise ExperimentError([Problem(f"cannot be read: {reason}", "", str(path))]) from None

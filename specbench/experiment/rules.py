@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import attrs
@@ -24,6 +24,7 @@ from specbench.experiment.yaml_text import ValuePath
 from specbench.methods import Launch, Method
 
 Placed = tuple[ValuePath, Problem]
+MOST_STREAMS = 65_536
 
 
 def rule_problems(
@@ -83,6 +84,15 @@ def require_comparison(
         problems.append(Problem(left, "mend one, or ask for them with --launch-unservable", where))
     if problems:
         raise ExperimentError(problems)
+
+
+def cell_name_problems(experiment: Experiment, strata: Iterable[str]) -> Iterator[Placed]:
+    """Give strata and samplings whose names together would name one cell twice."""
+    names = Counter(f"{s}-{sampling.name}" for s in strata for sampling in experiment.sampling)
+    for name, count in names.items():
+        if count > 1:
+            said = f"{count} pairs of stratum and sampling make cells named {name!r}"
+            yield ("sampling",), Problem(said, "rename a sampling")
 
 
 def stratum_problems(closed: ClosedLoad, sizes: Mapping[str, int]) -> Iterator[Placed]:
@@ -156,6 +166,9 @@ def _concurrency_problems(closed: ClosedLoad) -> Iterator[Placed]:
                     f"requests are given for concurrency {concurrency}, which is no load point"
                 ),
             )
+    if max(closed.concurrency) > MOST_STREAMS:
+        at = ("load", "closed", "concurrency")
+        yield at, Problem(f"a concurrency is above {MOST_STREAMS:,}, more than one client can hold")
     if min(closed.concurrency) < 1:
         yield ("load", "closed", "concurrency"), Problem("a concurrency is below 1")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import attrs
@@ -108,7 +109,10 @@ class _Walk:
         if tag in _TEXTS:
             return node.value
         if tag in _SCALARS:
-            return self._yaml.constructor.construct_object(node)
+            value = self._yaml.constructor.construct_object(node)
+            if isinstance(value, float) and not math.isfinite(value):
+                self._refuse(line, f"{node.value} is no finite number")
+            return value
         self._refuse(line, f"tag {tag.removeprefix(_CORE)!r} is not read", "write a plain value")
         return None
 

@@ -1,6 +1,7 @@
-"""Whether the evidence is as it was written: every digest in every cell.json, computed again.
+"""Whether the evidence is as it was written: every digest, computed again.
 
-cell.json itself carries no digest; neither do the files beside the cells, such as audit.json.
+cell.json holds the digests of a cell's files, deployment.json those of the files beside the cells.
+The two themselves carry none, and neither do the files of the run.
 """
 
 from __future__ import annotations
@@ -22,12 +23,12 @@ FOLDER = "the whole folder"
 
 @attrs.frozen(kw_only=True)
 class CellCheck:
-    """One cell against its digests."""
+    """One cell, or the files of a deployment beside its cells, against their digests."""
 
     name: str
-    """Attempt and cell."""
+    """Attempt and cell; the attempt alone for the files beside the cells."""
     changed: tuple[str, ...] = ()
-    """Files whose digest is another one than cell.json says."""
+    """Files whose digest is another one than was written down."""
     missing: tuple[str, ...] = ()
     """Files that are not there."""
 
@@ -60,7 +61,7 @@ class RunCheck:
 def check_run(folder: RunFolder) -> RunCheck:
     """Compute every digest of a run again."""
     attempts = folder.attempts()
-    cells = [check for attempt in attempts for check in _cells(attempt)]
+    cells = [check for attempt in attempts for check in (*_beside(attempt), *_cells(attempt))]
     problem = ""
     try:
         cells += _lost(folder, attempts)
@@ -86,17 +87,29 @@ def _cells(attempt: AttemptFolder) -> Iterator[CellCheck]:
         if not digests:
             yield CellCheck(name=name, changed=("cell.json",))
             continue
-        missing = tuple(file for file in digests if not (path / file).is_file())
-        changed = tuple(
-            file
-            for file, digest in digests.items()
-            if file not in missing and file_digest(path / file) != digest
-        )
-        yield CellCheck(name=name, changed=changed, missing=missing)
+        yield _compared(name, path, digests)
+
+
+def _beside(attempt: AttemptFolder) -> Iterator[CellCheck]:
+    """Give what is wrong with the files beside the cells, once the attempt is closed."""
+    digests = _digests(attempt.path / "deployment.json") if not _is_open(attempt) else {}
+    check = _compared(attempt.path.name, attempt.path, digests)
+    if not check.holds:
+        yield check
+
+
+def _compared(name: str, path: Path, digests: dict[str, str]) -> CellCheck:
+    missing = tuple(file for file in digests if not (path / file).is_file())
+    changed = tuple(
+        file
+        for file, digest in digests.items()
+        if file not in missing and file_digest(path / file) != digest
+    )
+    return CellCheck(name=name, changed=changed, missing=missing)
 
 
 def _digests(path: Path) -> dict[str, str]:
-    """Give the digests that cell.json holds; none where it is damaged."""
+    """Give the digests that a file holds; none where it is damaged."""
     with suppress(StoreError, KeyError, TypeError):
         return cattrs.structure(read_json(path)["sha256"], dict[str, str])
     return {}

@@ -17,6 +17,7 @@ from pathlib import Path
 
 import anyio
 from anyio.abc import Process
+from anyio.streams.buffered import BufferedByteReceiveStream
 
 from specbench.errors import DeploymentError
 from specbench.launchers import guard
@@ -27,6 +28,8 @@ from specbench.methods import Command
 INHERITED = ("PATH", "HOME", "TMPDIR")
 INHERITED_PREFIXES = ("CUDA_", "HF_", "LD_")
 GRACE_S = 20.0
+LONGEST_LINE = 4096
+"""Bytes of a line that the guard says."""
 
 
 @asynccontextmanager
@@ -64,6 +67,8 @@ async def serving(
             stderr=errors,
             start_new_session=True,
         )
+    assert process.stdout
+    said = BufferedByteReceiveStream(process.stdout)
     try:
         base_url = f"http://127.0.0.1:{port}"
         server = Server(
@@ -71,10 +76,10 @@ async def serving(
             metrics_url=f"{base_url}{metrics_path}",
             model=model,
             command=filled,
-            pid=await _started(process, order),
+            pid=await _started(process, said, order),
         )
         # A task group would wrap every exception of the block into a group.
-        watch = asyncio.create_task(_watch(process, server))
+        watch = asyncio.create_task(_watch(said, server))
         try:
             yield server
         finally:
@@ -116,13 +121,14 @@ def is_free(port: int) -> bool:
         return True
 
 
-async def _started(process: Process, order: dict[str, object]) -> int:
+async def _started(
+    process: Process, said: BufferedByteReceiveStream, order: dict[str, object]
+) -> int:
     assert process.stdin
-    assert process.stdout
     await process.stdin.send(json.dumps(order).encode() + b"\n")
     try:
-        answer = json.loads(await process.stdout.receive())
-    except anyio.EndOfStream:
+        answer = json.loads(await said.receive_until(b"\n", LONGEST_LINE))
+    except (anyio.IncompleteRead, anyio.EndOfStream):
         argv = order["argv"]
         raise DeploymentError(
             f"cannot start {argv}: see {order['log']}", kind="bad_command"
@@ -130,15 +136,11 @@ async def _started(process: Process, order: dict[str, object]) -> int:
     return int(answer["pid"])
 
 
-async def _watch(process: Process, server: Server) -> None:
+async def _watch(said: BufferedByteReceiveStream, server: Server) -> None:
     """Note the server's exit code when the guard reports it."""
-    assert process.stdout
-    said = b""
     try:
-        while b"\n" not in said:
-            said += await process.stdout.receive()
-        server.exit_code = int(json.loads(said)["exit"])
-    except anyio.EndOfStream:
+        server.exit_code = int(json.loads(await said.receive_until(b"\n", LONGEST_LINE))["exit"])
+    except (anyio.IncompleteRead, anyio.EndOfStream):
         server.exit_code = -signal.SIGKILL
     server.ended.set()
 

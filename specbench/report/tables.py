@@ -151,7 +151,8 @@ def failures_table(content: Content) -> str:
         if row["status"] != "complete"
     ]
     headers = ("deployment", "status", "kind", "reason", "what to do")
-    return table(headers, body, empty="Every launch was measured to its end.")
+    done = "Every launch was measured to its end."
+    return table(headers, body, empty=done if content.deployments else "No launch has ended yet.")
 
 
 def verdicts_table(content: Content) -> str:
@@ -168,7 +169,8 @@ def verdicts_table(content: Content) -> str:
         for row in content.verdicts
     ]
     headers = ("where", "gate", "outcome", "observed", "required", "advice")
-    return table(headers, body, empty="Every gate passed.")
+    done = "Every gate passed."
+    return table(headers, body, empty=done if content.cells else "Nothing was measured to rule on.")
 
 
 def outputs_table(content: Content) -> str:

@@ -157,7 +157,7 @@ def counter_rows(run: JudgedRun, cell: JudgedCell) -> Iterator[Row]:
 
 def verdict_rows(item: JudgedDeployment) -> Iterator[Row]:
     """Give every ruling on a deployment and its cells."""
-    ruled = [(None, verdict) for verdict in item.verdicts] + [
+    ruled = [(None, verdict) for verdict in (*item.verdicts, *item.damaged)] + [
         (cell.cell_id, verdict) for cell in item.cells for verdict in cell.judged.verdicts
     ]
     for cell_id, verdict in ruled:

@@ -5,21 +5,46 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+import attrs
 import duckdb
 
 from specbench.analysis.effects import METRICS, Point, effects
 from specbench.artifacts import find_runs
+from specbench.errors import StoreError
 from specbench.store import index_rows, store
 from specbench.store.judged_run import JudgedDeployment, JudgedRun, judged_deployments
 
 
-def ingest(runs: Path, results: Path) -> int:
-    """Build the index anew from every run below a folder, and give their number."""
+@attrs.frozen(kw_only=True)
+class Ingested:
+    """What an index was built from."""
+
+    runs: int
+    skipped: tuple[str, ...]
+    """Runs that cannot be read, and why. They do not hide the others."""
+
+
+def ingest(runs: Path, results: Path) -> Ingested:
+    """Build the index anew from every run below a folder.
+
+    Raises:
+        StoreError: There is no run, or the index cannot be written.
+    """
     found = find_runs(runs)
+    if not found:
+        raise StoreError(f"no run below {runs}", "name the folder of runs with --runs")
+    skipped = []
     with store.rebuilt(results) as connection:
         for run in found:
-            _ingest_run(connection, JudgedRun.of(run))
-    return len(found)
+            connection.begin()
+            try:
+                _ingest_run(connection, JudgedRun.of(run))
+            except (StoreError, OSError, LookupError, ValueError) as error:
+                connection.rollback()
+                skipped.append(f"{run.path.name} is left out: {error}")
+            else:
+                connection.commit()
+    return Ingested(runs=len(found) - len(skipped), skipped=tuple(skipped))
 
 
 def _ingest_run(connection: duckdb.DuckDBPyConnection, run: JudgedRun) -> None:

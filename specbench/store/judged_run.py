@@ -83,6 +83,8 @@ class JudgedDeployment:
     verdicts: tuple[Verdict, ...]
     cells: tuple[JudgedCell, ...]
     split: bool
+    damaged: tuple[Verdict, ...]
+    """A failed verdict for each cell whose evidence is not as it was written."""
     same_process_as: str | None
     """An earlier attempt of another block that measured the same server process."""
 
@@ -105,9 +107,15 @@ def judged_deployments(run: JudgedRun) -> Iterator[JudgedDeployment]:
             arm=arm,
             closing=attempt.closing() or {},
             audit=found,
-            verdicts=effective.judge(found, expected) if found else (),
+            # Without its audit a measured deployment is unknown, which is not the same as good.
+            verdicts=(
+                effective.judge(found or Audit(facts=()), expected)
+                if found or attempt.cells()
+                else ()
+            ),
             cells=tuple(_cells(run, attempt, arm, expected)),
             split=holders.count(attempt.deployment) > 1,
+            damaged=tuple(_damaged(attempt)),
             same_process_as=_earlier(processes, attempt),
         )
 
@@ -118,6 +126,8 @@ def _cells(
     counting = cattrs.structure(arm["counting"], Counting) if arm["counting"] else None
     required = cattrs.structure(run.experiment["gates"], Gates)
     for name, folder in attempt.cells().items():
+        if folder.damage():
+            continue
         facts = folder.facts()
         rows = folder.rows()
         before, after = map(parse, folder.counters())
@@ -157,3 +167,15 @@ def _earlier(processes: dict[float, AttemptFolder], attempt: AttemptFolder) -> s
         return None
     first = processes.setdefault(started, attempt)
     return None if first.deployment == attempt.deployment else first.path.name
+
+
+def _damaged(attempt: AttemptFolder) -> Iterator[Verdict]:
+    for name, folder in attempt.cells().items():
+        if damage := folder.damage():
+            yield Verdict(
+                gate="evidence",
+                outcome="fail",
+                observed=f"{name}: {damage}",
+                required="every file as it was written",
+                advice="the cell is left out; `specbench verify` looks at all of them",
+            )

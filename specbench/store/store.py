@@ -14,6 +14,8 @@ import duckdb
 from specbench.errors import StoreError
 
 LAYOUT = 1
+MAGIC = b"DUCK"
+"""Bytes 8 to 11 of every DuckDB file."""
 
 
 @contextmanager
@@ -23,6 +25,7 @@ def rebuilt(path: Path) -> Iterator[duckdb.DuckDBPyConnection]:
     Raises:
         StoreError: The file cannot be written, or another process holds it.
     """
+    require_replaceable(path)
     draft = path.with_name(f".{path.name}.{os.getpid()}.partial")
     draft.unlink(missing_ok=True)
     try:
@@ -39,6 +42,24 @@ def rebuilt(path: Path) -> Iterator[duckdb.DuckDBPyConnection]:
         raise
     connection.close()
     draft.replace(path)
+
+
+def require_replaceable(path: Path) -> None:
+    """Make the folder of an index, and refuse to replace what is no database.
+
+    Raises:
+        StoreError: The folder cannot be made, or another kind of file stands there.
+    """
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if not path.exists():
+            return
+        with path.open("rb") as file:
+            head = file.read(12)
+    except OSError as error:
+        raise StoreError(f"{path} cannot be written: {error.strerror}") from error
+    if head[8:] != MAGIC:
+        raise StoreError(f"{path} is no index of specbench", "name another file with --results")
 
 
 @contextmanager

@@ -38,9 +38,11 @@ def read_workload(path: Path) -> WorkloadContent:
             every wrong line is named.
     """
     try:
-        lines = path.read_text(encoding="utf-8").splitlines()
+        lines = path.read_text(encoding="utf-8-sig").splitlines()
     except UnicodeDecodeError:
-        raise ExperimentError([Problem(f"workload {path} is no text file")]) from None
+        raise ExperimentError(
+            [Problem(f"workload {path} is no UTF-8 text", "save it as UTF-8")]
+        ) from None
     except OSError as error:
         reason = error.strerror or str(error)
         raise ExperimentError([Problem(f"workload {path} cannot be read: {reason}")]) from None

@@ -115,7 +115,7 @@ def test_a_directory_a_missing_file_and_a_binary_one_are_told_in_words(
     for name, said in (
         (".", "Is a directory"),
         ("no.yaml", "No such file"),
-        ("binary.yaml", "no text file"),
+        ("binary.yaml", "no UTF-8 text"),
     ):
         with pytest.raises(ExperimentError, match=said):
             read_experiment(tmp_path / name, methods)
@@ -125,3 +125,17 @@ def test_reading_takes_well_under_a_second(methods: Mapping[str, Method[Any]]) -
     started = time.perf_counter()
     read_experiment(ROOT / "specs/quickstart.yaml", methods)
     assert time.perf_counter() - started < 1
+
+
+def test_strata_and_samplings_that_name_one_cell_twice_are_refused(
+    tmp_path: Path, methods: Mapping[str, Method[Any]]
+) -> None:
+    document = SMALL.replace(
+        "\nload:", "\nsampling: [{name: greedy}, {name: greedy-greedy}]\nload:"
+    )
+    path = write_small(tmp_path, document)
+    lines = (tmp_path / "small.jsonl").read_text().splitlines()
+    lines[0] = lines[0].replace('"mixed"', '"mixed-greedy"')
+    (tmp_path / "small.jsonl").write_text("\n".join(lines))
+    with pytest.raises(ExperimentError, match="cells named 'mixed-greedy-greedy'"):
+        read_experiment(path, methods)

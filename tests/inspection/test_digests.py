@@ -107,3 +107,19 @@ def test_a_record_that_cannot_be_read_does_not_hold(
 def test_a_run_that_goes_on_is_told(folder: RunFolder) -> None:
     with opened_run(folder.path):
         assert check_run(folder).is_going_on
+
+
+@pytest.mark.parametrize(
+    "name", ["audit.json", "launch.log", "launch.json", "server_info.json", "capture-1.jsonl"]
+)
+def test_a_file_beside_the_cells_that_is_lost_or_changed_is_told(
+    finished: FinishedRun, tmp_path: Path, name: str
+) -> None:
+    run = Path(shutil.copytree(finished.run, tmp_path / finished.run.name))
+    (attempt,) = run.glob("b01-*-eagle-k3-a1")
+    (attempt / name).write_text("something else")
+    (changed,) = [check for check in check_run(RunFolder(run)).cells if not check.holds]
+    assert (changed.name, changed.changed, changed.missing) == (attempt.name, (name,), ())
+    (attempt / name).unlink()
+    (lost,) = [check for check in check_run(RunFolder(run)).cells if not check.holds]
+    assert (lost.changed, lost.missing) == ((), (name,))

@@ -172,3 +172,15 @@ def test_servers_inherit_only_named_variables(monkeypatch: pytest.MonkeyPatch) -
 
 def test_a_free_port_is_free() -> None:
     assert is_free(free_port())
+
+
+def test_a_server_that_ends_at_once_is_reported_however_the_guard_s_lines_arrive(
+    tmp_path: Path,
+) -> None:
+    async def run() -> int | None:
+        command = Command(argv=("/bin/true",), environment={})
+        async with serving(command, tmp_path / "log") as server:
+            await server.ended.wait()
+        return server.exit_code
+
+    assert {anyio.run(run) for _ in range(8)} == {0}

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 import statistics
 import subprocess
 import sys
@@ -105,13 +106,13 @@ def test_effects_are_the_geometric_means_of_cells_of_a_block(finished: FinishedR
         noted = rows(connection, "select distinct interval_note, low from effects")
     assert len(found) == 4
     assert all(row["estimate"] == pytest.approx(row["by_hand"]) for row in found)
-    assert noted == [{"interval_note": "2 of 3 blocks: no interval", "low": None}]
+    assert noted == [{"interval_note": "2 blocks: no interval under 3", "low": None}]
 
 
 def test_ingesting_twice_gives_equal_rows(finished: FinishedRun, tmp_path: Path) -> None:
     both = [tmp_path / "a.duckdb", tmp_path / "b.duckdb"]
     for results in both:
-        assert ingest(finished.folder / "runs", results) == 1
+        assert ingest(finished.folder / "runs", results).runs == 1
     read = []
     for results in both:
         with opened(results) as connection:
@@ -193,19 +194,78 @@ def test_an_index_that_another_process_writes_is_refused_in_words(tmp_path: Path
         holder.communicate("")
 
 
-def test_a_raw_folder_of_another_layout_leaves_the_old_index_alone(
+def test_a_run_that_cannot_be_read_is_left_out_and_named(
     finished: FinishedRun, tmp_path: Path
 ) -> None:
+    runs, results = tmp_path / "runs", tmp_path / "r.duckdb"
+    shutil.copytree(finished.run, runs / finished.run.name)
+    for name, missing in (("torn-1", None), ("lost-1", "provenance.json")):
+        shutil.copytree(finished.run, runs / name)
+        (runs / name / missing).unlink() if missing else (runs / name / "plan.json").write_text("{")
+    found = ingest(runs, results)
+    assert found.runs == 1
+    assert [line.split(":")[0] for line in found.skipped] == [
+        "lost-1 is left out",
+        "torn-1 is left out",
+    ]
+    with opened(results) as connection:
+        assert [row["run_id"] for row in rows(connection, "select run_id from experiments")] == [
+            finished.run.name
+        ]
+        assert rows(connection, "select count(*) as n from cells") == [{"n": 12}]
+
+
+@pytest.mark.parametrize(
+    "name", ["requests.parquet", "metrics-after.txt", "cell.json", "outputs.parquet"]
+)
+def test_a_damaged_cell_is_left_out_and_told_and_the_others_stay(
+    finished: FinishedRun, tmp_path: Path, name: str
+) -> None:
+    run = Path(shutil.copytree(finished.run, tmp_path / "runs" / finished.run.name))
+    (cell,) = run.glob("b01-*-eagle-k3-a1/mixed-greedy-c4")
+    (cell / name).write_bytes((cell / name).read_bytes()[:20])
+    ingest(tmp_path / "runs", tmp_path / "r.duckdb")
+    with opened(tmp_path / "r.duckdb") as connection:
+        assert rows(connection, "select count(*) as n from cells") == [{"n": 11}]
+        (told,) = rows(connection, "select observed, advice from verdicts where gate = 'evidence'")
+        effects = rows(
+            connection,
+            "select concurrency, blocks from effects where arm = 'eagle-k3' and metric = 'output_throughput' order by 1",
+        )
+    assert told["observed"].startswith("mixed-greedy-c4: ")
+    assert "specbench verify" in told["advice"]
+    assert [(row["concurrency"], row["blocks"]) for row in effects] == [(1, 2), (4, 1)]
+
+
+def test_a_measured_deployment_without_its_audit_is_undecided_not_good(
+    finished: FinishedRun, tmp_path: Path
+) -> None:
+    run = Path(shutil.copytree(finished.run, tmp_path / "runs" / finished.run.name))
+    (audit,) = run.glob("b01-*-eagle-k3-a1/audit.json")
+    audit.unlink()
+    ingest(tmp_path / "runs", tmp_path / "r.duckdb")
+    with opened(tmp_path / "r.duckdb") as connection:
+        found = rows(
+            connection,
+            "select distinct outcome from verdicts join deployments using (deployment_id) where arm = 'eagle-k3' and block = 1 and gate like 'in_effect%'",
+        )
+    assert found == [{"outcome": "undecided"}]
+
+
+def test_a_file_that_is_no_index_is_not_replaced(finished: FinishedRun, tmp_path: Path) -> None:
+    precious = tmp_path / "spec.yaml"
+    precious.write_text("name: precious")
+    with pytest.raises(StoreError, match="is no index of specbench"):
+        ingest(finished.folder / "runs", precious)
+    assert precious.read_text() == "name: precious"
     results = tmp_path / "r.duckdb"
     ingest(finished.folder / "runs", results)
     before = results.read_bytes()
-    broken = tmp_path / "runs" / "x-1"
-    broken.mkdir(parents=True)
-    (broken / "plan.json").write_text("{")
-    with pytest.raises(StoreError, match=re.escape("plan.json")):
-        ingest(tmp_path / "runs", results)
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(StoreError, match="no run below"):
+        ingest(tmp_path / "empty", results)
     assert results.read_bytes() == before
-    assert not list(tmp_path.glob("*.partial"))
+    assert not list(tmp_path.glob(".*.partial"))
 
 
 QUESTIONS = re.findall(r"```sql\n(.*?)```", (ROOT / "docs/sql.md").read_text(), re.DOTALL)

@@ -51,7 +51,7 @@ KNOWN: tuple[_Known, ...] = (
     _known(
         "bad_flag",
         r"error: (?:argument|unrecognized arguments)",
-        "this vLLM does not know the flag: mend target.flags",
+        "the server does not take this flag or its value: mend target.flags",
     ),
     _known(
         "missing_library",
