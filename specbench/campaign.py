@@ -18,6 +18,7 @@ import attrs
 from specbench.artifacts import AttemptFolder, RunFolder, Status
 from specbench.errors import DeploymentError
 from specbench.experiment.identity import resolve
+from specbench.facts import Cause
 from specbench.journal import Journal, Listener
 from specbench.judge import effective
 from specbench.launchers.accelerators import require_free_accelerators
@@ -235,7 +236,7 @@ class _Walk:
             async with self._launched(deployment, attempt, facts) as server:
                 status = await self._serve(deployment, attempt, server, cells, facts)
         except DeploymentError as error:
-            facts |= self._failure(attempt, error)
+            facts |= self._failure(attempt, error, facts.get("exit_code"))
         attempt.close(status, ended_unix_s=time.time(), **facts)
         reason = {"status": status, "reason": facts.get("reason", "")}
         self._journal.note("deployment", attempt.path.name, reason)
@@ -319,17 +320,33 @@ class _Walk:
         attempt.write_json("audit.json", {"audit": found, "verdicts": verdicts})
         return verdicts
 
-    def _failure(self, attempt: AttemptFolder, error: DeploymentError) -> dict[str, Any]:
+    def _failure(
+        self, attempt: AttemptFolder, error: DeploymentError, exit_code: int | None
+    ) -> dict[str, Any]:
         """Give why a deployment failed: our own view, and the cause that its log states."""
         log = _log_of(attempt)
         if not log:
             return {"reason": error.message, "kind": error.kind}
         cause = self._plan.engine.cause(log)
+        if cause.kind == "unknown":
+            cause = _seen_from_outside(error, exit_code) or cause
         return {
             "reason": f"{error.message}. Cause: {cause.line}",
             "kind": error.kind,
             "cause": attrs.asdict(cause),
         }
+
+
+def _seen_from_outside(error: DeploymentError, exit_code: int | None) -> Cause | None:
+    """Give the cause that a silent log leaves to us: a signal, or the time that ran out."""
+    if error.kind == "timeout":
+        remedy = "raise launcher.ready_timeout_s, or see in the launch log what it waits for"
+        return Cause(kind="timeout", line=error.message, remedy=remedy)
+    if exit_code is not None and exit_code < 0:
+        line = f"ended by signal {-exit_code}"
+        remedy = "somebody, or the kernel for want of memory, ended it: see the system's log"
+        return Cause(kind="killed", line=line, remedy=remedy)
+    return None
 
 
 def _log_of(attempt: AttemptFolder) -> str:

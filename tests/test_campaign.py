@@ -429,3 +429,51 @@ def test_one_interrupt_finishes_the_requests_in_flight_and_a_second_one_stops_no
         assert "everything whole is kept" in rest
     (run,) = (tmp_path / "runs").iterdir()
     assert [name for attempt in RunFolder(run).attempts() for name in attempt.cells()] == []
+
+
+@pytest.mark.parametrize(
+    ("script", "kind", "said"),
+    [
+        ("import os, signal; os.kill(os.getpid(), signal.SIGKILL)", "killed", "ended by signal 9"),
+        ("import time; time.sleep(60)", "timeout", "not ready after 1 s"),
+    ],
+)
+def test_a_silent_end_is_classified_by_what_is_seen_from_outside(
+    tmp_path: Path, script: str, kind: str, said: str
+) -> None:
+    python = tmp_path / "python"
+    python.write_text(f"#!{sys.executable}\nprint('starting', flush=True)\n{script}\n")
+    python.chmod(0o755)
+    document = ONE + f"launcher: {{python: {python}, ready_timeout_s: 1}}\n"
+    done = run_small(tmp_path, document)
+    assert done.result.exit_code == 4
+    with opened(done.results) as connection:
+        (found,) = rows(
+            connection, "select distinct cause_kind, cause_line, remedy from deployments"
+        )
+    assert found["cause_kind"] == kind
+    assert said in found["cause_line"]
+    assert found["remedy"]
+
+
+def test_raw_only_needs_no_database_no_charts_and_no_statistics(tmp_path: Path) -> None:
+    script = (
+        "import sys\n"
+        "for name in ('duckdb', 'altair', 'scipy', 'vl_convert'): sys.modules[name] = None\n"
+        "from specbench.cli import main; main()"
+    )
+    spec = write_small(tmp_path, ONE)
+    done = shell(
+        [
+            sys.executable,
+            "-c",
+            script,
+            "run",
+            str(spec),
+            "--runs",
+            str(tmp_path / "runs"),
+            "--raw-only",
+        ]
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert len(list((tmp_path / "runs").glob("*/*/*/cell.json"))) == 6

@@ -11,7 +11,8 @@ from typing import Any, Literal
 
 import attrs
 
-NAME_PATTERN = r"^[a-z0-9._-]{1,60}$"
+NAME_PATTERN = r"^[a-z0-9_-][a-z0-9._-]{0,59}$"
+"""Names make folders. One that starts with a dot would be a draft's."""
 REPEAT_SUFFIX = "-repeat"
 """Ends the name of the baseline's repeat, which the plan derives for the noise floor."""
 

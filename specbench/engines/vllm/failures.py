@@ -84,6 +84,8 @@ _PREFIX = re.compile(
     r"^(?:\x1b\[[0-9;]*m)*(?:\([\w-]+ pid=\d+\)\s*)?(?:\x1b\[[0-9;]*m)*"
     r"(?:(?:ERROR|CRITICAL)\s+\d\d-\d\d \d\d:\d\d:\d\d\s+\[[^\]]+\]\s?)?"
 )
+# Whatever a server logs is shown on a terminal: colours and other control codes stay behind.
+_CONTROL = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|[\x00-\x08\x0b-\x1f\x7f]")
 _EXCEPTION = re.compile(r"^(?:[\w.]+\.)?\w*(?:Error|Exception|Exit)\b(?::|$)")
 _GENERIC = re.compile(
     r"Engine core initialization failed|EngineDeadError|EngineCore encountered an issue|"
@@ -97,7 +99,7 @@ def cause(log: str) -> Cause:
     The first exception that is not generic wins: what follows it is its consequence. A known text
     decides the kind wherever it stands.
     """
-    lines = [_PREFIX.sub("", line).rstrip() for line in log.splitlines()]
+    lines = [_PREFIX.sub("", _CONTROL.sub("", line)).rstrip() for line in log.splitlines()]
     roots = [place for place, line in enumerate(lines) if _is_root(line)]
     for known in KNOWN:
         for place in roots:
