@@ -7,7 +7,7 @@
     eagle3       an EAGLE-3 head for target and target-deep
 
 Run it in the vLLM environment: "$SPECBENCH_VLLM_PYTHON" scripts/make_tiny_models.py models
-It takes about 7 minutes. Progress goes to stderr, and one line to evaluate to stdout.
+It takes some minutes at full scale. Progress goes to stderr, and one line to evaluate to stdout.
 """
 
 # specbench's own environment, in which types are checked, has none of these libraries.
