@@ -96,6 +96,10 @@ class CounterNames:
     running: str
     waiting: str
     process_start: str
+    steps: str | None = None
+    """Steps of an engine that tells how well it kept its time: the simulated one."""
+    late_steps: str | None = None
+    """Those of them that ended later than they should have."""
 
 
 @attrs.frozen(kw_only=True)

@@ -10,6 +10,11 @@ def seconds(duration_ns: int) -> float:
     return duration_ns / NS_PER_S
 
 
+def nanoseconds(duration_s: float) -> int:
+    """Give a duration in seconds as whole nanoseconds."""
+    return round(duration_s * NS_PER_S)
+
+
 def duration_text(duration_s: float) -> str:
     """Give a duration as a person says it: `850 ms`, `12.3 s`, `4 min 10 s`, `2 h 05 min`."""
     if duration_s < 1:

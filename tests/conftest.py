@@ -25,7 +25,7 @@ CAPTURES = Path(__file__).parent / "captures"
 SMALL = """\
 name: small
 question: Does the walk work?
-target: {engine: simulated, model: toy, flags: {step-ms: 1, token-us: 20, seed: 3}}
+target: {engine: simulated, model: toy, flags: {speed: 4, seed: 3}}
 arms:
   - {name: baseline, method: baseline}
   - {name: "ngram-k{num_speculative_tokens}", method: ngram, num_speculative_tokens: [3]}
@@ -34,9 +34,10 @@ workloads: [{path: small.jsonl}]
 load: {closed: {concurrency: [1, 4], requests: {1: 6, 4: 12}}}
 design: {blocks: 2, seed: 5, noise_floor: false}
 correctness: {workload: small.jsonl, captures: 2, concurrency: [2]}
-gates: {achieved_concurrency: 0.3}
+gates: {achieved_concurrency: 0.3, simulator_late_steps: 1}
 """
-# Requests of 12 tokens on a busy machine leave gaps; what the gate does is tested on its own.
+# Requests of 12 tokens on a busy machine leave gaps and late steps; what the gates do is tested on
+# their own.
 
 PROMPT = (
     '{{"id": "{id}", "stratum": "{stratum}", "messages": [{{"role": "user", "content": "{said}"}}],'

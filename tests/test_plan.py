@@ -33,7 +33,7 @@ def planned(
 
 
 VLLM = SMALL.replace(
-    "engine: simulated, model: toy, flags: {step-ms: 1, token-us: 20, seed: 3}",
+    "engine: simulated, model: toy, flags: {speed: 4, seed: 3}",
     "engine: vllm, model: /models/target",
 )
 DRAFT = "{name: draft, method: draft_model, model: /models/draft, num_speculative_tokens: 3}"

@@ -36,7 +36,7 @@ def test_a_tokenizer_is_no_secret(read_small: Callable[..., ReadExperiment]) -> 
     }
     vllm = "engine: vllm, model: /m, flags: {tokenizer: /a}"
     first = SMALL.replace(
-        "engine: simulated, model: toy, flags: {step-ms: 1, token-us: 20, seed: 3}", vllm
+        "engine: simulated, model: toy, flags: {speed: 4, seed: 3}", vllm
     )
     assert run_digest(read_small(first)) != run_digest(read_small(first.replace("/a", "/b")))
 

@@ -236,6 +236,14 @@ class Gates:
         default=0.95,
         metadata=said("Least time mean of requests in flight / asked.", minimum=0, maximum=1),
     )
+    simulator_late_steps: float = attrs.field(
+        default=0.01,
+        metadata=said(
+            "Largest share of a simulated server's steps that end over 2 ms late.",
+            minimum=0,
+            maximum=1,
+        ),
+    )
 
 
 @attrs.frozen(kw_only=True)

@@ -180,6 +180,36 @@ def foreign_traffic(delta: CounterDelta, rows: Sequence[RequestRow]) -> Verdict:
     )
 
 
+def kept_time(
+    before: CounterSnapshot, after: CounterSnapshot, names: CounterNames, most_late: float
+) -> Verdict | None:
+    """Rule whether a simulated server kept its deadlines in the window.
+
+    None for engines that have none, since what a real server takes is what is measured. At the
+    default of 1% the 99th percentile of the lateness is under 2 ms.
+    """
+    if names.steps is None or names.late_steps is None:
+        return None
+
+    def grown(name: str) -> float:
+        return sum(value - before.series.get(key, 0.0) for key, value in _series(after, name))
+
+    steps, late = grown(names.steps), grown(names.late_steps)
+    share = late / steps if steps else 0.0
+    return Verdict(
+        gate="simulator",
+        outcome="pass" if share <= most_late else "fail",
+        observed=f"{late:.0f} of {steps:.0f} steps ended over 2 ms late",
+        required=f"at most {most_late:.1%}",
+        advice=(
+            "simulator-limited: this machine cannot play the load in time; lower the concurrency "
+            "or target.flags.speed"
+            if share > most_late
+            else ""
+        ),
+    )
+
+
 def _rejections(
     before: CounterSnapshot, after: CounterSnapshot, names: CounterNames
 ) -> Iterator[Verdict]:

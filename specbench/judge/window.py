@@ -65,6 +65,8 @@ def judge_window(
                 advice="another client uses this server",
             )
         )
+    kept = counters.kept_time(before, after, names, required.simulator_late_steps)
+    verdicts += [kept] if kept is not None else []
     delta = acceptance = ratios = None
     if all(verdict.outcome == "pass" for verdict in verdicts if verdict.gate == "counters"):
         delta = counters.difference(before, after, names)

@@ -1,45 +1,201 @@
-"""What the simulated target says: deterministic words, the same whatever the method. Pure."""
+"""What the simulated target says: the greedy answer to a prompt, the same whatever drafts. Pure.
+
+An answer is made token by token: it begins to repeat an earlier span (of the prompt, or of itself),
+goes on with the span that it repeats, or says a new word. How often it does which depends on the
+genre, so that prompt lookup finds as much in a text as the text holds.
+"""
 
 from __future__ import annotations
 
 import re
+import zlib
+from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
+from math import exp, log
+from random import Random
+from typing import Literal
 
-from specbench.engines.simulated.speculation import uniform
+import attrs
 
-_VOCABULARY = (
+Genre = Literal["chat", "code", "summary"]
+
+_TOKEN = re.compile(r"\s*(?:\w{1,8}|[^\w\s])|\s+$")
+_CODE = re.compile(r"```|\bdef \w+\(|\bclass \w+|\bimport \w+|\breturn\b")
+_SUMMARY = re.compile(r"\bsummar(?:y|ies|ise|ize)", re.IGNORECASE)
+_PROSE_WORDS = (
     "a all an and are as at be before but by can cell each end every first for from gain given "
     "half has in is it its large less light line load long made may mean more most new no not of "
     "on one open or order other out over part plain read run same seen set small so step such "
     "than that the then there they this time to token true two under up use was way we when "
     "which while will with work you value result number point rate side text word list"
 )
-WORDS = _VOCABULARY.split()
+PROSE = _PROSE_WORDS.split()
+_SOURCE_WORDS = (
+    "self . ( ) [ ] { } : , = + - _ if for in def class return None True False not and or is with "
+    "raise import from try except len range str int list dict key value name item index result "
+    "data path line text count size start end new old left right node next"
+)
+SOURCE = _SOURCE_WORDS.split()
 
-_CODE = re.compile(r"```|\bdef \w+\(|\bclass \w+|\bimport \w+|\breturn\b")
-_TOKEN = re.compile(r"\w+|[^\w\s]")
-
-
-def count_tokens(text: str) -> int:
-    """Give the tokens of a prompt: words and marks."""
-    return len(_TOKEN.findall(text))
-
-
-def is_code(text: str) -> bool:
-    """Tell whether a prompt asks about code."""
-    return bool(_CODE.search(text))
-
-
-def token_id(seed: int, prompt: str, position: int) -> int:
-    """Give the token at an output position."""
-    return int(uniform(seed, "token", prompt, position) * len(WORDS))
+VOCABULARY_SIZE = 100_000
+NEAR_TIE_NATS = 0.5
+MARGIN_MEAN_NATS = 6.0
+"""Mean lead of the best candidate over the second, in nats; exponentially distributed, so that
+about one new word in twelve is a near tie."""
 
 
-def token_text(token: int, position: int) -> str:
-    """Give a token as text."""
-    return WORDS[token] if position == 0 else f" {WORDS[token]}"
+@attrs.frozen(kw_only=True)
+class Habits:
+    """How a genre repeats itself."""
+
+    reuse: float
+    """Chance that a token which is not part of a repetition begins one."""
+    stay: float
+    """Chance that a repetition goes on by one more token."""
+    own: float
+    """Share of repetitions that repeat the answer's own recent words instead of the prompt."""
+    words: Sequence[str]
 
 
-def natural_length(seed: int, prompt: str, cap: int) -> tuple[int, str]:
+OWN_WINDOW = 48
+"""Tokens back in which an answer repeats itself."""
+
+
+@attrs.frozen(kw_only=True)
+class Deviation:
+    """How one deployment's answers leave the greedy text."""
+
+    noise_nats: float = 0.0
+    """Size of the numerical noise: near ties of about this lead may flip."""
+    swaps: float = 0.0
+    """Chance of a token that the target would never have chosen: a lossy verifier."""
+    seed: str = ""
+    """What differs between deployments, batches or sampled answers."""
+
+
+@attrs.frozen(kw_only=True)
+class Text:
+    """An answer, with a value for each of its tokens."""
+
+    tokens: tuple[str, ...]
+    ids: tuple[int, ...]
+    margins_nats: tuple[float, ...]
+    """Lead of the best candidate over the second."""
+    deviations: Mapping[int, tuple[str, int]]
+    """By place, where the best candidate was not chosen: which it was, and the rank of the chosen
+    one: 1 after a flipped near tie, 4 after a swap."""
+
+    def candidates(self, place: int) -> tuple[tuple[str, float], ...]:
+        """Give the five likeliest tokens of a place with their log-probabilities."""
+        best, _ = self.deviations.get(place, (self.tokens[place], 0))
+        return tuple(
+            zip(candidates(best), candidate_logprobs(self.margins_nats[place]), strict=True)
+        )
+
+    def logprob(self, place: int) -> float:
+        """Give the log-probability of the token that was chosen."""
+        _, rank = self.deviations.get(place, ("", 0))
+        return self.candidates(place)[rank][1]
+
+
+def tokenize(text: str) -> tuple[str, ...]:
+    """Give the tokens of a text: words of at most eight letters and marks, with the space before.
+
+    Their concatenation is the text.
+    """
+    return tuple(_TOKEN.findall(text))
+
+
+@lru_cache(maxsize=VOCABULARY_SIZE)
+def token_id(token: str) -> int:
+    """Give a token's number, the same in every process."""
+    return zlib.crc32(token.encode()) % VOCABULARY_SIZE
+
+
+def genre(prompt: str) -> Genre:
+    """Tell what a prompt asks for, by its words: a server sees no stratum."""
+    if _SUMMARY.search(prompt):
+        return "summary"
+    return "code" if _CODE.search(prompt) else "chat"
+
+
+def answer(
+    prompt: Sequence[str], *, habits: Habits, key: str, length: int, deviation: Deviation
+) -> Text:
+    """Give the first `length` tokens of the answer to a tokenized prompt.
+
+    The greedy answer depends on nothing but `key`. After a flip or a swap the rest is another text.
+    """
+    draw = Random(f"{key}/text").random  # noqa: S311 - reproducible, not secret
+    chance = Random(f"{key}/deviation/{deviation.seed}")  # noqa: S311
+    exact = not (deviation.noise_nats or deviation.swaps)
+    history = list(prompt)
+    margins: list[float] = []
+    deviations: dict[int, tuple[str, int]] = {}
+    source: int | None = None
+    for place in range(length):
+        margin = -MARGIN_MEAN_NATS * log(1 - draw())
+        if source is not None and draw() >= habits.stay:
+            source = None
+        if source is None and history and draw() < habits.reuse:
+            source = _span(draw, len(prompt), place, habits.own)
+        if source is not None:
+            # A model that repeats a span is sure of it.
+            margin += NEAR_TIE_NATS
+            token = history[source]
+            source += 1
+        else:
+            token = f" {habits.words[int(draw() * len(habits.words))]}"
+        rank = 0 if exact else _rank(chance, margin, deviation)
+        if rank:
+            deviations[place] = (token, rank)
+            token = candidates(token)[rank]
+            draw = Random(f"{key}/text/{place}/{token}").random  # noqa: S311
+            source = None
+        margins.append(margin)
+        history.append(token)
+    tokens = tuple(history[len(prompt) :])
+    return Text(
+        tokens=tokens,
+        ids=tuple(map(token_id, tokens)),
+        margins_nats=tuple(margins),
+        deviations=deviations,
+    )
+
+
+def natural_length(key: str, cap: int) -> tuple[int, str]:
     """Give length and finish reason of the natural answer: about a third reach the cap."""
-    length = round(cap * (0.55 + 0.7 * uniform(seed, "length", prompt)))
+    length = round(cap * (0.55 + 0.7 * Random(f"{key}/length").random()))  # noqa: S311
     return (cap, "length") if length >= cap else (max(length, 1), "stop")
+
+
+def candidates(best: str) -> tuple[str, ...]:
+    """Give the five likeliest tokens where `best` is the likeliest."""
+    place = zlib.crc32(best.encode())
+    others = (f" {PROSE[(place + step * 17) % len(PROSE)]}" for step in range(12))
+    distinct = dict.fromkeys((best, *others))
+    return tuple(distinct)[:5]
+
+
+def candidate_logprobs(margin_nats: float) -> tuple[float, ...]:
+    """Give the log-probabilities of the five candidates, where the best leads by `margin_nats`."""
+    behind = (0.0, margin_nats, margin_nats + 1.0, margin_nats + 1.7, margin_nats + 2.3)
+    # The tail of the vocabulary has half as much as the fifth candidate.
+    total = log(sum(exp(-gap) for gap in behind) + exp(-behind[-1]) / 2)
+    return tuple(-gap - total for gap in behind)
+
+
+def _span(draw: Callable[[], float], prompt: int, answered: int, own: float) -> int:
+    """Give where a repetition begins: in the answer's own last words, or in the prompt."""
+    if answered and (draw() < own or not prompt):
+        nearest = min(answered, OWN_WINDOW)
+        return prompt + answered - nearest + int(draw() * nearest)
+    return int(draw() * prompt)
+
+
+def _rank(chance: Random, margin_nats: float, deviation: Deviation) -> int:
+    if deviation.swaps and chance.random() < deviation.swaps:
+        return 4
+    if deviation.noise_nats and margin_nats < abs(chance.gauss(0, deviation.noise_nats)):
+        return 1
+    return 0
