@@ -112,14 +112,8 @@ def prompts_like(folder: Path) -> list[list[str]]:
 def _source(key: str, length: int) -> str:
     head = "def f(x): return x\n"
     tokens = text.tokenize(head)
-    rest = text.answer(
-        tokens,
-        habits=H200_6B.habits["code"],
-        key=key,
-        length=length - len(tokens),
-        deviation=text.Deviation(),
-    )
-    return head + "".join(rest.tokens)
+    rest = text.Text(tokens, habits=H200_6B.habits["code"], key=key, deviation=text.Deviation())
+    return head + "".join(rest.between(0, length - len(tokens)))
 
 
 def _script(prompt: str, preset: Preset, drafts: Drafting) -> Script:

@@ -20,11 +20,11 @@ from functools import partial
 import anyio
 import httpx
 
+from specbench.engines.simulated.drafting import drafting
 from specbench.engines.simulated.prefix_cache import PrefixCache
 from specbench.engines.simulated.presets import B200_8B, H200_6B
 from specbench.engines.simulated.scheduler import Request, Rules, State
 from specbench.engines.simulated.script import BLOCK_TOKENS, blocks, script
-from specbench.engines.simulated.drafting import drafting
 from specbench.engines.simulated.text import Deviation
 from specbench.engines.simulated.virtual import open_loop
 from specbench.experiment.model import Message, Prompt, Sampling
@@ -42,12 +42,12 @@ SECONDS = 60
 @contextmanager
 def server(*flags: str, core: int | None) -> Iterator[float]:
     """Run a simulated server, pinned to a core, and give the seconds until it was ready."""
-    argv = [sys.executable, "-m", "specbench.engines.simulated.server", "--model", "toy"]
+    pinned = [] if core is None else ["taskset", "--cpu-list", str(core)]
+    argv = [*pinned, sys.executable, "-m", "specbench.engines.simulated.server", "--model", "toy"]
     began_s = time.monotonic()
     with subprocess.Popen(
         [*argv, "--port", str(PORT), *flags],
         stdout=subprocess.DEVNULL,
-        preexec_fn=None if core is None else partial(os.sched_setaffinity, 0, {core}),
     ) as process:
         try:
             while True:
@@ -122,7 +122,7 @@ def virtual_time() -> str:
         max_scheduled_tokens=8192,
         kv_blocks=B200_8B.kv_tokens("eagle", 0.9) // BLOCK_TOKENS,
     )
-    prompts = [f"Tell me about number {place} " + "and why it is so " * 40 for place in range(64)]
+    prompts = [f"Tell me about number {place} " + "and why it is so " * 20 for place in range(64)]
     count = REQUESTS_PER_S * SECONDS
     began_s = time.monotonic()
     scripts = [

@@ -98,11 +98,11 @@ class Answer:
 
     def event(self, emission: Emission) -> bytes:
         """Give the event of one step, after the one that names the role if it is the first."""
-        said = self.script.answer
         first, end = emission.first, emission.first + emission.tokens
+        said = self.script.answer.between(first, end)
         event = self._stream.tokens(
-            "".join(said.tokens[first:end]),
-            said.ids[first:end],
+            "".join(said),
+            [token_id(token) for token in said],
             reasoning=first < self._thought,
             logprobs=self._logprobs(range(first, end)),
             finish_reason=self.script.finish_reason if emission.ended else None,
@@ -125,17 +125,17 @@ class Answer:
 
     def whole(self) -> bytes:
         """Give the body of an answer that is not streamed."""
-        said, asked = self.script.answer, self.asked
+        said = self.script.answer.between(0, self.script.length)
         return stream_events.answer(
             self._served,
             request_id=self.request_id,
             created=self._created,
-            text="".join(said.tokens[self._thought :]),
-            reasoning="".join(said.tokens[: self._thought]) or None,
+            text="".join(said[self._thought :]),
+            reasoning="".join(said[: self._thought]) or None,
             finish_reason=self.script.finish_reason,
             prompt_tokens=self.script.prompt_tokens,
             completion_tokens=self.script.length,
-            token_ids=said.ids if asked.with_token_ids else None,
+            token_ids=[token_id(token) for token in said] if self.asked.with_token_ids else None,
             logprobs=self._logprobs(range(self.script.length)),
             verified=self._verified(),
         )
@@ -150,8 +150,8 @@ class Answer:
             return None
         return [
             TokenLogprob(
-                text=said.tokens[place],
-                logprob=said.logprob(place),
+                text=said.between(place, place + 1)[0],
+                logprob=said.candidates(place)[said.rank(place)][1],
                 others=said.candidates(place)[:top],
             )
             for place in places

@@ -9,18 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from random import Random
-from typing import Any
+from typing import Any, Protocol
 
 import attrs
 import numpy as np
 
-from specbench.engines.simulated.speculative_config import method_of
-from specbench.engines.simulated.text import Genre
+from specbench.engines.simulated.served import SUFFIX_DEPTH
+from specbench.engines.simulated.speculative_config import lookup_bounds, method_of
+from specbench.engines.simulated.text import Genre, Text
 
-LOOKUP_DEFAULT = 5
-"""vLLM's n-gram when neither bound is given (vllm/config/speculative.py, 0.32)."""
-SUFFIX_DEPTH = 24
-"""vLLM's suffix_decoding_max_tree_depth."""
 BATCH_TIERS = "num_speculative_tokens_per_batch_size"
 
 Chain = tuple[float, ...]
@@ -59,14 +56,74 @@ class Drafting:
         return depth
 
 
-@attrs.frozen(kw_only=True)
-class Offers:
-    """A byte for each place of an answer."""
+class Offers(Protocol):
+    """What is drafted at each place of one answer."""
 
-    drafted: bytes
-    """Longest draft that there is for the tokens from here on."""
+    def at(self, place: int) -> tuple[int, int]:
+        """Give the longest draft for the tokens from here on, and how many of it are accepted."""
+
+
+@attrs.frozen
+class Chained:
+    """Drafts of a model: always the full depth, accepted as the chain fell."""
+
+    depth: int
     accepted: bytes
-    """How many tokens of that draft the target would accept."""
+    """By place."""
+
+    def at(self, place: int) -> tuple[int, int]:
+        """Give the draft's length and its accepted tokens."""
+        return self.depth, self.accepted[place]
+
+
+class LookedUp:
+    """Drafts that are looked up in all text so far: the longest n-gram, where it first stood.
+
+    As vLLM's n-gram proposer does (vllm/v1/spec_decode/ngram_proposer.py, 0.32). The suffix method
+    drafts no more tokens than it matched, so that the draft's length varies.
+    """
+
+    def __init__(
+        self, drafting: Drafting, lookup: tuple[int, int], prompt: Sequence[str], answer: Text
+    ) -> None:
+        self._depth = drafting.depth
+        self._as_matched = drafting.method == "suffix"
+        self._shortest, self._longest = lookup
+        self._prompt = prompt
+        self._answer = answer
+        self._text = list(prompt)
+        self._ends: dict[tuple[str, ...], int] = {}
+        """Where each n-gram first ended."""
+        self._indexed = 0
+        self._found: list[tuple[int, int]] = []
+
+    def at(self, place: int) -> tuple[int, int]:
+        """Give the draft's length and its accepted tokens; the length is 0 without a match."""
+        while len(self._found) <= place:
+            self._found.append(self._look(len(self._found)))
+        return self._found[place]
+
+    def _look(self, place: int) -> tuple[int, int]:
+        text, end = self._text, len(self._prompt) + place
+        reached = len(text) - len(self._prompt)
+        text += self._answer.between(reached, max(place + self._depth, reached))
+        self._index(end - 1)
+        for size in range(min(self._longest, end), self._shortest - 1, -1):
+            start = self._ends.get(tuple(text[end - size : end]))
+            if start is not None:
+                most = min(self._depth, size) if self._as_matched else self._depth
+                length = min(most, end - start)
+                drafted, real = text[start : start + length], text[end : end + length]
+                wrong = (one != other for one, other in zip(drafted, real, strict=True))
+                return length, next((i for i, differs in enumerate(wrong) if differs), length)
+        return 0, 0
+
+    def _index(self, until: int) -> None:
+        """Note the n-grams that end by `until`: the one that is looked up must not find itself."""
+        for stop in range(self._indexed + 1, until + 1):
+            for size in range(self._shortest, min(self._longest, stop) + 1):
+                self._ends.setdefault(tuple(self._text[stop - size : stop]), stop)
+        self._indexed = max(self._indexed, until)
 
 
 def drafting(
@@ -86,11 +143,8 @@ def drafting(
     )
     lookup = None
     if method.startswith("ngram"):
-        shortest = speculation.get("prompt_lookup_min")
-        longest = speculation.get("prompt_lookup_max")
-        lookup = (
-            int(shortest or longest or LOOKUP_DEFAULT),
-            int(longest or shortest or LOOKUP_DEFAULT),
+        lookup = lookup_bounds(
+            speculation.get("prompt_lookup_min"), speculation.get("prompt_lookup_max")
         )
     elif method == "suffix":
         lookup = (1, depth)
@@ -105,65 +159,16 @@ def drafting(
 
 
 def offers(
-    drafting: Drafting, *, prompt: Sequence[str], answer: Sequence[str], genre: Genre, key: str
+    drafting: Drafting, *, prompt: Sequence[str], answer: Text, length: int, genre: Genre, key: str
 ) -> Offers:
-    """Give what is drafted, and accepted of it, at each place of an answer."""
-    places, depth = len(answer), drafting.depth
+    """Give what is drafted, and accepted of it, at each place of an answer of `length` tokens."""
     if drafting.lookup is not None and drafting.synthetic is None:
-        return _looked_up(drafting, prompt, answer)
+        return LookedUp(drafting, drafting.lookup, prompt, answer)
     draw = Random(f"{key}/accept/{drafting.method}").random  # noqa: S311 - reproducible, not secret
-    survival = drafting.synthetic or _survival(drafting.chains.get(genre, ()), depth)
-    chances = np.array([draw() for _ in range(places)]).reshape(-1, 1)
+    survival = drafting.synthetic or _survival(drafting.chains.get(genre, ()), drafting.depth)
+    chances = np.array([draw() for _ in range(length)]).reshape(-1, 1)
     accepted = (chances < np.array(survival)).sum(axis=1).astype(np.uint8).tobytes()
-    return Offers(drafted=bytes([depth]) * places, accepted=accepted)
-
-
-def _looked_up(drafting: Drafting, prompt: Sequence[str], answer: Sequence[str]) -> Offers:
-    """Look the latest words up in all text before them: the longest n-gram, its first occurrence.
-
-    As vLLM's n-gram proposer does (vllm/v1/spec_decode/ngram_proposer.py, 0.32). The suffix method
-    drafts no more tokens than it matched, so that the draft's length varies.
-    """
-    assert drafting.lookup is not None
-    shortest, longest = drafting.lookup
-    text = (*prompt, *answer)
-    seen: list[dict[tuple[str, ...], int]] = [{} for _ in range(longest + 1)]
-    drafted, accepted = bytearray(), bytearray()
-    indexed = 0
-    for place in range(len(answer)):
-        end = len(prompt) + place
-        # An occurrence must end before the words that are looked up, or it would find itself.
-        for stop in range(indexed + 1, end):
-            for size in range(shortest, min(longest, stop) + 1):
-                seen[size].setdefault(text[stop - size : stop], stop)
-        indexed = max(indexed, end - 1)
-        found, matched = _found(
-            seen, text[:end] if end < longest else text[end - longest : end], shortest
-        )
-        length = 0
-        if found is not None:
-            length = min(drafting.depth, end - found)
-            if drafting.method == "suffix":
-                length = min(length, matched)
-        right = 0
-        while right < length and end + right < len(text):
-            if text[found + right] != text[end + right]:  # type: ignore[operator]
-                break
-            right += 1
-        drafted.append(length)
-        accepted.append(right)
-    return Offers(drafted=bytes(drafted), accepted=bytes(accepted))
-
-
-def _found(
-    seen: Sequence[Mapping[tuple[str, ...], int]], latest: Sequence[str], shortest: int
-) -> tuple[int | None, int]:
-    """Give where the longest matching n-gram first ended, and its size."""
-    for size in range(len(latest), shortest - 1, -1):
-        found = seen[size].get(tuple(latest[len(latest) - size :]))
-        if found is not None:
-            return found, size
-    return None, 0
+    return Chained(drafting.depth, accepted)
 
 
 def _survival(chain: Chain, depth: int) -> Chain:

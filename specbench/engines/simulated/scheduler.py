@@ -8,6 +8,7 @@ when KV runs out the youngest running request is preempted and computed anew
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import compress
 from typing import NamedTuple
 
 import attrs
@@ -141,7 +142,7 @@ class Step:
 def step(state: State, *, rules: Rules, cost: CostModel) -> Step:
     """Run one engine step."""
     depth = rules.drafting.depth_at(len(state.running))
-    offered = np.minimum(_looked(state, "drafted"), depth) if depth else 0
+    offered, right = _offers(state, depth)
     prefilling = state.todo > 0
     taken = _within(rules.max_scheduled_tokens, np.where(prefilling, state.todo, 1 + offered))
     fits = _fitting(state.context + taken, rules.kv_blocks)
@@ -156,7 +157,8 @@ def step(state: State, *, rules: Rules, cost: CostModel) -> Step:
         state, taken, admissions = _admit(state, taken, rules)
     prefilling = state.todo > 0
     drafted = np.where(prefilling, 0, np.maximum(taken - 1, 0))
-    accepted = np.minimum(_looked(state, "accepted"), drafted) if depth else drafted
+    # Those who came in this step have no draft, and those who were put back no turn.
+    accepted = np.minimum(np.resize(np.append(right, taken * 0), taken.shape), drafted)
     todo = np.where(prefilling, state.todo - taken, 0)
     speaks = (taken > 0) & (todo == 0)
     tokens = np.where(speaks, np.minimum(1 + accepted, state.length - state.generated), 0)
@@ -229,11 +231,15 @@ def _admit(state: State, taken: Ints, rules: Rules) -> tuple[State, Ints, tuple[
     return grown, np.append(taken, chunks), tuple(admissions)
 
 
-def _looked(state: State, name: str) -> Ints:
-    """Give what the scripts say at the places reached; 0 for requests that still prefill."""
+def _offers(state: State, depth: int) -> tuple[Ints, Ints]:
+    """Give the drafts offered at the places reached, and how much of each is right."""
+    if not depth:
+        nothing = np.zeros_like(state.generated)
+        return nothing, nothing
     places = zip(state.running, state.generated.tolist(), strict=True)
-    said = [getattr(request.script.offers, name)[place] for request, place in places]
-    return np.array(said, dtype=np.int64)
+    said = np.array([request.script.offers.at(place) for request, place in places], dtype=np.int64)
+    drafted, accepted = said.reshape(-1, 2).T
+    return np.minimum(drafted, depth), accepted
 
 
 def _within(budget: int, wanted: Ints) -> Ints:
@@ -266,7 +272,7 @@ def _rows(state: State, stays: NDArray[np.bool_]) -> State:
         return state
     return attrs.evolve(
         state,
-        running=tuple(r for r, kept in zip(state.running, stays.tolist(), strict=True) if kept),
+        running=tuple(compress(state.running, stays.tolist())),
         todo=state.todo[stays],
         context=state.context[stays],
         generated=state.generated[stays],

@@ -62,13 +62,13 @@ def script(
     genre = text.genre(prompt)
     key = f"{seed}/{sampled}/{prompt}"
     length, reason = (cap, "length") if ignore_eos else text.natural_length(key, cap)
-    answer = text.answer(tokens, habits=habits[genre], key=key, length=length, deviation=deviation)
+    answer = Text(tokens, habits=habits[genre], key=key, deviation=deviation)
     return Script(
         prompt=tokens,
         answer=answer,
         length=length,
         finish_reason=reason,
-        offers=offers(drafting, prompt=tokens, answer=answer.tokens, genre=genre, key=key),
+        offers=offers(drafting, prompt=tokens, answer=answer, length=length, genre=genre, key=key),
     )
 
 

@@ -7,8 +7,8 @@ from typing import Any, Literal
 
 import attrs
 
-from specbench.engines.simulated.drafting import SUFFIX_DEPTH
-
+SUFFIX_DEPTH = 24
+"""vLLM's suffix_decoding_max_tree_depth."""
 VERSIONS = ("0.23.0", "0.32.0")
 """The vLLMs whose shapes are spoken."""
 

@@ -111,14 +111,15 @@ async def serve(ready: Configured) -> None:
         task.result()
 
 
-def main() -> None:
-    """Launch as vLLM does: decide, log, load, serve; or refuse and exit with 1."""
+def main() -> int:
+    """Launch as vLLM does: decide, log, load, serve; or refuse, which exits with 1."""
     began_s = time.monotonic()
     asked = arguments()
     try:
         ready = configured(asked, os.environ)
     except ValueError as error:
-        sys.exit(f"simulated: error: {error}")
+        sys.stderr.write(f"simulated: error: {error}\n")
+        return 2
     pid = os.getpid()
     if ready.refusal is not None:
         for line in launch_log.failure_lines(
@@ -131,7 +132,7 @@ def main() -> None:
             asked=ready.asked,
         ):
             sys.stdout.write(f"{line}\n")
-        sys.exit(1)
+        return 1
     time.sleep(ready.faults.slow_start_s)
     times = launch_log.LaunchTimes(
         load_s=time.monotonic() - began_s, compile_s=0.0, engine_start_s=0.0
@@ -142,7 +143,8 @@ def main() -> None:
         sys.stdout.write(f"{line}\n")
     sys.stdout.flush()
     asyncio.run(serve(ready))
+    return 0
 
 
 if __name__ == "__main__":
-    main()
+    raise SystemExit(main())

@@ -8,10 +8,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from specbench.engines.simulated.drafting import LOOKUP_DEFAULT, SUFFIX_DEPTH
-from specbench.engines.simulated.served import Version
+from specbench.engines.simulated.served import SUFFIX_DEPTH, Version
 from specbench.engines.vllm import fields
 
+LOOKUP_DEFAULT = 5
+"""vLLM's n-gram when neither bound is given (vllm/config/speculative.py, 0.32)."""
 WITHOUT_MODEL = frozenset(("ngram", "ngram_gpu", "suffix"))
 """Methods that load no drafter."""
 OF_TARGET = frozenset(("mtp", "dspark"))
@@ -35,7 +36,7 @@ def filled(speculation: Mapping[str, Any], *, model: str, tensor_parallel: int) 
         whole.setdefault("num_speculative_tokens", SUFFIX_DEPTH)
     if method in ("ngram", "ngram_gpu"):
         given = (speculation.get("prompt_lookup_min"), speculation.get("prompt_lookup_max"))
-        whole["prompt_lookup_min"], whole["prompt_lookup_max"] = _bounds(*given)
+        whole["prompt_lookup_min"], whole["prompt_lookup_max"] = lookup_bounds(*given)
     if method not in WITHOUT_MODEL:
         whole.setdefault("draft_tensor_parallel_size", tensor_parallel)
     return whole
@@ -53,7 +54,8 @@ def method_of(speculation: Mapping[str, Any]) -> str:
     return str(speculation.get("method") or "draft_model")
 
 
-def _bounds(shortest: int | None, longest: int | None) -> tuple[int, int]:
+def lookup_bounds(shortest: int | None, longest: int | None) -> tuple[int, int]:
+    """Give shortest and longest n-gram looked up; the one left out copies the other."""
     return (
         int(shortest or longest or LOOKUP_DEFAULT),
         int(longest or shortest or LOOKUP_DEFAULT),
@@ -96,7 +98,7 @@ def _mistakes(method: str, speculation: Mapping[str, Any], tensor_parallel: int)
     if modelled and not speculation.get("model"):
         yield "num_speculative_tokens was provided but without speculative model."
     if method in ("ngram", "ngram_gpu"):
-        shortest, longest = _bounds(
+        shortest, longest = lookup_bounds(
             speculation.get("prompt_lookup_min"), speculation.get("prompt_lookup_max")
         )
         if shortest > longest:

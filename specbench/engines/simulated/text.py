@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 import zlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from math import exp, log
 from random import Random
@@ -73,29 +73,72 @@ class Deviation:
     """What differs between deployments, batches or sampled answers."""
 
 
-@attrs.frozen(kw_only=True)
 class Text:
-    """An answer, with a value for each of its tokens."""
+    """The answer to a tokenized prompt, written as far as it is read.
 
-    tokens: tuple[str, ...]
-    ids: tuple[int, ...]
-    margins_nats: tuple[float, ...]
-    """Lead of the best candidate over the second."""
-    deviations: Mapping[int, tuple[str, int]]
-    """By place, where the best candidate was not chosen: which it was, and the rank of the chosen
-    one: 1 after a flipped near tie, 4 after a swap."""
+    The greedy answer depends on nothing but `key`. After a flip or a swap the rest is another text.
+    """
+
+    def __init__(
+        self, prompt: Sequence[str], *, habits: Habits, key: str, deviation: Deviation
+    ) -> None:
+        self.tokens: list[str] = []
+        self._margins_nats: list[float] = []
+        self._deviations: dict[int, tuple[str, int]] = {}
+        self._history = list(prompt)
+        self._prompted = len(prompt)
+        self._habits = habits
+        self._key = key
+        self._deviation = deviation
+        self._exact = not (deviation.noise_nats or deviation.swaps)
+        self._draw = Random(f"{key}/text").random  # noqa: S311 - reproducible, not secret
+        self._chance = Random(f"{key}/deviation/{deviation.seed}")  # noqa: S311
+        self._source: int | None = None
+        """Where in the history the repetition under way goes on."""
+
+    def between(self, first: int, end: int) -> list[str]:
+        """Give tokens of the answer."""
+        while len(self.tokens) < end:
+            self._write()
+        return self.tokens[first:end]
 
     def candidates(self, place: int) -> tuple[tuple[str, float], ...]:
         """Give the five likeliest tokens of a place with their log-probabilities."""
-        best, _ = self.deviations.get(place, (self.tokens[place], 0))
-        return tuple(
-            zip(candidates(best), candidate_logprobs(self.margins_nats[place]), strict=True)
-        )
+        (chosen,) = self.between(place, place + 1)
+        best, _ = self._deviations.get(place, (chosen, 0))
+        logprobs = candidate_logprobs(self._margins_nats[place])
+        return tuple(zip(candidates(best), logprobs, strict=True))
 
-    def logprob(self, place: int) -> float:
-        """Give the log-probability of the token that was chosen."""
-        _, rank = self.deviations.get(place, ("", 0))
-        return self.candidates(place)[rank][1]
+    def rank(self, place: int) -> int:
+        """Tell which candidate was chosen: 1 after a flipped near tie, 4 after a swap."""
+        return self._deviations.get(place, ("", 0))[1]
+
+    def _write(self) -> None:
+        """Write one more token."""
+        draw, habits, history, place = self._draw, self._habits, self._history, len(self.tokens)
+        margin_nats = -MARGIN_MEAN_NATS * log(1 - draw())
+        source = self._source
+        if source is not None and draw() >= habits.stay:
+            source = None
+        if source is None and history and draw() < habits.reuse:
+            source = _span(draw, self._prompted, place, habits.own)
+        if source is not None:
+            # A model that repeats a span is sure of it.
+            margin_nats += NEAR_TIE_NATS
+            token = history[source]
+            source += 1
+        else:
+            token = f" {habits.words[int(draw() * len(habits.words))]}"
+        rank = 0 if self._exact else _rank(self._chance, margin_nats, self._deviation)
+        if rank:
+            self._deviations[place] = (token, rank)
+            token = candidates(token)[rank]
+            self._draw = Random(f"{self._key}/text/{place}/{token}").random  # noqa: S311
+            source = None
+        self._source = source
+        self._margins_nats.append(margin_nats)
+        self.tokens.append(token)
+        history.append(token)
 
 
 def tokenize(text: str) -> tuple[str, ...]:
@@ -117,50 +160,6 @@ def genre(prompt: str) -> Genre:
     if _SUMMARY.search(prompt):
         return "summary"
     return "code" if _CODE.search(prompt) else "chat"
-
-
-def answer(
-    prompt: Sequence[str], *, habits: Habits, key: str, length: int, deviation: Deviation
-) -> Text:
-    """Give the first `length` tokens of the answer to a tokenized prompt.
-
-    The greedy answer depends on nothing but `key`. After a flip or a swap the rest is another text.
-    """
-    draw = Random(f"{key}/text").random  # noqa: S311 - reproducible, not secret
-    chance = Random(f"{key}/deviation/{deviation.seed}")  # noqa: S311
-    exact = not (deviation.noise_nats or deviation.swaps)
-    history = list(prompt)
-    margins: list[float] = []
-    deviations: dict[int, tuple[str, int]] = {}
-    source: int | None = None
-    for place in range(length):
-        margin = -MARGIN_MEAN_NATS * log(1 - draw())
-        if source is not None and draw() >= habits.stay:
-            source = None
-        if source is None and history and draw() < habits.reuse:
-            source = _span(draw, len(prompt), place, habits.own)
-        if source is not None:
-            # A model that repeats a span is sure of it.
-            margin += NEAR_TIE_NATS
-            token = history[source]
-            source += 1
-        else:
-            token = f" {habits.words[int(draw() * len(habits.words))]}"
-        rank = 0 if exact else _rank(chance, margin, deviation)
-        if rank:
-            deviations[place] = (token, rank)
-            token = candidates(token)[rank]
-            draw = Random(f"{key}/text/{place}/{token}").random  # noqa: S311
-            source = None
-        margins.append(margin)
-        history.append(token)
-    tokens = tuple(history[len(prompt) :])
-    return Text(
-        tokens=tokens,
-        ids=tuple(map(token_id, tokens)),
-        margins_nats=tuple(margins),
-        deviations=deviations,
-    )
 
 
 def natural_length(key: str, cap: int) -> tuple[int, str]:

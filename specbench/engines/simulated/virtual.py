@@ -7,6 +7,7 @@ from itertools import pairwise
 from math import inf
 
 import attrs
+import numpy as np
 
 from specbench.engines.simulated.cost import CostModel
 from specbench.engines.simulated.front_end import FrontEnd
@@ -99,7 +100,8 @@ def _play(
         state = taken.state
         now_s += taken.duration_s
         counted.take(taken)
-        for row in (taken.tokens > 0).nonzero()[0].tolist():
+        begun = (taken.tokens > 0) & (taken.first == 0)
+        for row in np.flatnonzero(begun | taken.ended).tolist():
             if taken.first[row] == 0:
                 times[taken.batch[row].request_id].first_s = now_s
             if taken.ended[row]:
