@@ -19,7 +19,9 @@ from specbench.engines.simulated.presets import DEFAULT_PRESET, GIB, PRESETS, Pr
 from specbench.engines.simulated.scheduler import Rules
 from specbench.engines.simulated.script import BLOCK_TOKENS
 from specbench.engines.simulated.served import VERSIONS, Served
+from specbench.engines.simulated.speculative_config import method_of
 from specbench.engines.simulated.text import Deviation
+from specbench.engines.vllm import fields
 
 TOO_LITTLE_KV = (
     "ValueError: To serve at least one request with the models's max seq len ({longest}), "
@@ -116,9 +118,11 @@ def configured(asked: argparse.Namespace, environment: Mapping[str, str]) -> Con
     if speculation is not None and not isinstance(speculation, dict):
         raise ValueError(f"--speculative-config must be a JSON object, not {speculation!r}")
     preset = PRESETS[asked.preset]
+    method = method_of(speculation) if speculation else "none"
     decided = decide(
         version=asked.shapes,
-        speculation=speculation,
+        # What no vLLM has is nothing that vLLM would refuse or bend.
+        speculation=speculation if method in fields.METHODS else None,
         tensor_parallel=asked.tensor_parallel_size,
         max_num_seqs=asked.max_num_seqs,
         max_num_batched_tokens=asked.max_num_batched_tokens,
@@ -126,7 +130,6 @@ def configured(asked: argparse.Namespace, environment: Mapping[str, str]) -> Con
         request_metrics=asked.per_request_spec_decode_metrics,
         environment=environment,
     )
-    method = str((speculation or {}).get("method") or ("draft_model" if speculation else "none"))
     shown = faults.parse((*asked.fault, environment.get(faults.ENVIRONMENT, "")), method)
     served = _served(asked, decided, preset, method, shown)
     refusal, place = decided.refusal, decided.refused_in

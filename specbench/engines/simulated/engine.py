@@ -9,7 +9,7 @@ import attrs
 from specbench.engines.simulated import faults
 from specbench.engines.simulated.presets import DEFAULT_PRESET, PRESETS
 from specbench.engines.simulated.served import VERSIONS
-from specbench.engines.vllm import refusals
+from specbench.engines.vllm import fields, refusals
 from specbench.engines.vllm.engine import NAMES, VllmEngine
 from specbench.errors import Problem
 from specbench.experiment.model import Target
@@ -42,14 +42,19 @@ class SimulatedEngine(VllmEngine):
 
     name = "simulated"
     simulated = True
-    distributions = ("specbench",)
+    distributions = ()
     newest = VERSIONS[-1]
 
     def check(self, target: Target, launch: Launch) -> tuple[Problem, ...]:
-        """Refuse what the simulated server does not have; tell what vLLM of its shape refuses."""
+        """Refuse what the simulated server does not have; tell what vLLM of its shape refuses.
+
+        A method that no vLLM has is served all the same: its author's fork may have it.
+        """
         problems = tuple(_problems(target))
         if problems:
             return problems
+        if launch.speculation and launch.speculation.get("method") not in fields.METHODS:
+            return ()
         shaped = attrs.evolve(target, version=target.version or self.newest, flags={})
         return tuple(refusals.problems(shaped, launch))
 
