@@ -196,8 +196,8 @@ correctness:
 """)
 
 _SIMULATED_FLAGS = """\
-  # Milliseconds of a step, microseconds of each token in it, seed of the outputs.
-  flags: {step-ms: 1.5, token-us: 200, seed: 7}"""
+  # Model and machine that are simulated (docs/simulated.md), and the seed of the outputs.
+  flags: {preset: h200-6b, seed: 7}"""
 
 _VLLM_FLAGS = """\
   # max_model_len: 8192  # longest prompt and output together, in tokens

@@ -79,6 +79,8 @@ def engine_finding(
     target: Target, engine: Engine, *, found: str | None, planned: str | None
 ) -> Finding:
     """Judge the engine's version: as its interpreter gives it, and as a plan reads it."""
+    if not engine.distributions:
+        return Finding("engine", "ok", f"{engine.name}, as {target.version or engine.newest}")
     if found is None:
         remedy = f"install {' or '.join(engine.distributions)} there, or mend launcher.python"
         return Finding("engine", "fail", f"{engine.name} is not in that interpreter", remedy)

@@ -237,7 +237,7 @@ class Gates:
         metadata=said("Least time mean of requests in flight / asked.", minimum=0, maximum=1),
     )
     simulator_late_steps: float = attrs.field(
-        default=0.01,
+        default=0.05,
         metadata=said(
             "Largest share of a simulated server's steps that end over 2 ms late.",
             minimum=0,

@@ -99,7 +99,7 @@ def two_runs(finished: FinishedRun, tmp_path: Path) -> Path:
     with duckdb.connect(str(results)) as connection:
         for sql in (
             "insert into experiments by name select * replace ('other' as run_id, false as simulated) from experiments",
-            "insert into deployments by name select * replace ('other' as run_id, 'other/d' as deployment_id, '=cmd()' as reason) from deployments limit 1",
+            "insert into deployments by name select * replace ('other' as run_id, 'other/d' as deployment_id, '=cmd()' as reason, -15 as exit_code) from deployments limit 1",
             "insert into cells by name select * replace ('other/d' as deployment_id, 'other/d/c' as cell_id) from cells limit 1",
             "insert into requests by name select * replace ('other/d/c' as cell_id) from requests limit 1",
         ):

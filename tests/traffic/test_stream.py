@@ -215,7 +215,7 @@ def test_a_silent_server_times_out() -> None:
 def test_a_recorded_stream_of_vllm_becomes_a_whole_row(path) -> None:
     (row,) = exchange(answers(HEAD, chunk(path.read_bytes()), END))
     assert (row.status, row.finish_reason) == ("ok", "length")
-    assert row.completion_tokens in (48, 128)
+    assert row.completion_tokens in (48, 64, 128)
 
 
 def test_only_plain_http_addresses_are_taken() -> None:

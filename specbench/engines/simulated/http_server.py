@@ -16,10 +16,8 @@ import attrs
 import httptools
 
 JSON = "application/json"
-STREAM_HEAD = (
-    b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream; charset=utf-8\r\n"
-    b"cache-control: no-store\r\ntransfer-encoding: chunked\r\n\r\n"
-)
+STREAM = "text/event-stream; charset=utf-8\r\ncache-control: no-store"
+CLOSING = "connection: close\r\n"
 
 
 @attrs.frozen(kw_only=True)
@@ -38,22 +36,44 @@ Handler = Callable[[HttpRequest, "Reply"], None]
 
 
 class Reply:
-    """The answer to one request. It is whole, or a stream of chunks."""
+    """The answer to one request: whole, or a head and chunks.
 
-    def __init__(self, transport: asyncio.Transport) -> None:
+    What is to be sent is made first (`answer`, `begin`, `chunk`) and sent later, at its instant.
+    """
+
+    def __init__(self, transport: asyncio.Transport, *, keep_alive: bool) -> None:
         self._transport = transport
+        self._keep_alive = keep_alive
         self.on_lost: Callable[[], None] = lambda: None
         """Called when the client goes away before the end."""
         self.ended = False
 
-    def whole(self, status: int, body: bytes, content_type: str = JSON) -> None:
-        """Send a whole answer."""
-        self.send(whole(status, body, content_type))
-        self.ended = True
+    def answer(self, status: int, body: bytes, content_type: str = JSON) -> bytes:
+        """Give a whole answer as bytes."""
+        return self._head(status, content_type, f"content-length: {len(body)}") + body
+
+    def begin(self) -> bytes:
+        """Give the head of a stream of events as bytes."""
+        return self._head(200, STREAM, "transfer-encoding: chunked")
 
     def send(self, data: bytes) -> None:
-        """Write bytes that `whole` or `chunk` made."""
+        """Write bytes that were made before."""
         self._transport.write(data)
+
+    def end(self, data: bytes = b"") -> None:
+        """Write the last bytes, and close the connection if its client asked for that."""
+        if data:
+            self._transport.write(data)
+        self.ended = True
+        if not self._keep_alive:
+            self._transport.close()
+
+    def _head(self, status: int, content_type: str, length: str) -> bytes:
+        closing = "" if self._keep_alive else CLOSING
+        return (
+            f"HTTP/1.1 {status} {HTTPStatus(status).phrase}\r\n"
+            f"content-type: {content_type}\r\n{length}\r\n{closing}\r\n"
+        ).encode()
 
     def reset(self) -> None:
         """Break the connection, as a crash would."""
@@ -61,15 +81,6 @@ class Reply:
         handle.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         self._transport.abort()
         self.ended = True
-
-
-def whole(status: int, body: bytes, content_type: str = JSON) -> bytes:
-    """Give a whole answer as bytes."""
-    head = (
-        f"HTTP/1.1 {status} {HTTPStatus(status).phrase}\r\n"
-        f"content-type: {content_type}\r\ncontent-length: {len(body)}\r\n\r\n"
-    )
-    return head.encode() + body
 
 
 def chunk(events: bytes, *, last: bool = False) -> bytes:
@@ -126,7 +137,7 @@ class HttpConnection(asyncio.Protocol):
     def on_message_complete(self) -> None:
         """Hand the request on."""
         assert self._transport is not None
-        self._reply = Reply(self._transport)
+        self._reply = Reply(self._transport, keep_alive=self._parser.should_keep_alive())
         request = HttpRequest(
             method=self._parser.get_method().decode(),
             path=self._path.partition("?")[0],

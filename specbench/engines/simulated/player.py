@@ -14,13 +14,12 @@ from functools import partial
 
 import attrs
 
-from specbench.engines.simulated import http_server
 from specbench.engines.simulated.answers import Answer, Ask
 from specbench.engines.simulated.cost import CostModel
 from specbench.engines.simulated.exposition import Exposition, FinishedRequest, StepFigures
 from specbench.engines.simulated.faults import FATAL, Faults, due
 from specbench.engines.simulated.front_end import FrontEnd
-from specbench.engines.simulated.http_server import Reply
+from specbench.engines.simulated.http_server import Reply, chunk
 from specbench.engines.simulated.prefix_cache import PrefixCache
 from specbench.engines.simulated.presets import Preset
 from specbench.engines.simulated.scheduler import Emission, Request, Rules, State, Step, step
@@ -148,6 +147,7 @@ class Player:
             engine.state = engine.state.arrived(request)
         if engine.gone:
             engine.state, engine.gone = engine.state.without(engine.gone), set()
+            self._tell_gauges(number)
         if engine.state.idle:
             if engine.front.batch:
                 await _until(engine.front.ready_s)
@@ -161,7 +161,7 @@ class Player:
             if (live := self._live.get(emission.request.request_id)) is not None
         ]
         ready = [
-            (live.answer.reply, self._bytes(live, emission))
+            (live.answer.reply, self._bytes(live.answer.reply, live, emission))
             for live, emission in outputs
             if live.answer.reply is not None and not live.broken
         ]
@@ -179,21 +179,21 @@ class Player:
             await asyncio.Event().wait()
         return due_s
 
-    def _bytes(self, live: _Live, emission: Emission) -> bytes:
+    def _bytes(self, reply: Reply, live: _Live, emission: Emission) -> bytes:
         """Give what a step's tokens are on the wire."""
         answer = live.answer
         if self.served.request_metrics != "none":
             answer.took(emission)
         if not answer.asked.stream:
-            return http_server.whole(200, answer.whole()) if emission.ended else b""
+            return reply.answer(200, answer.whole()) if emission.ended else b""
         event = answer.event(emission)
         if due(self.faults.malformed_every, live.count) and emission.first == 0:
             event += b'data: {"choices":[{\n\n'
         if emission.ended:
             usage = not due(self.faults.lost_usage_every, live.count)
             event += answer.end(usage=usage)
-        head = b"" if emission.first else http_server.STREAM_HEAD
-        return head + http_server.chunk(event, last=emission.ended)
+        head = b"" if emission.first else reply.begin()
+        return head + chunk(event, last=emission.ended)
 
     def _after(self, engine: _Engine, live: _Live, emission: Emission) -> None:
         """Close what ended, or break a stream after its first tokens if a fault says so."""
@@ -201,11 +201,10 @@ class Player:
         if reply is None or live.broken:
             return
         if emission.ended:
-            reply.ended = True
+            reply.end()
         elif emission.first == 0 and live.answer.asked.stream:
             if due(faults.stream_error_every, live.count):
-                reply.send(http_server.chunk(live.answer.failure(), last=True))
-                reply.ended = True
+                reply.end(chunk(live.answer.failure(), last=True))
             elif due(faults.reset_every, live.count):
                 reply.reset()
             live.broken = reply.ended or due(faults.stall_every, live.count)

@@ -91,7 +91,7 @@ class Preset:
             request_s=(host.request_s + drafter.request_s) / speed,
             draft_position_s=drafter.position_s / speed,
             draft_token_s=drafter.token_s / speed,
-            front_token_s=7e-6,
+            front_token_s=self.front_token_s / speed,
         )
 
     def model_bytes(self, method: str) -> float:
@@ -123,7 +123,7 @@ H200_6B = Preset(
     flop_per_s=740e12,
     asynchronous=Host(step_s=1.03e-3, request_s=9.3e-6),
     synchronous=Host(step_s=2.23e-3, request_s=9.3e-6),
-    front_token_s=5e-6,
+    front_token_s=7e-6,
     drafters={
         "draft_model": Drafter(
             chains={

@@ -36,13 +36,13 @@ class Site:
         if (request.method, request.path) == ("POST", "/v1/chat/completions"):
             self._chat(request, reply)
         elif request.method != "GET":
-            reply.whole(404, error_bodies.error(404, "Not Found"))
+            reply.end(reply.answer(404, error_bodies.error(404, "Not Found")))
         elif request.path == "/metrics":
             shuffled = bool(self._player.faults.shuffled_labels)
             page = self._player.exposition.page(shuffled_labels=shuffled)
-            reply.whole(200, page.encode(), EXPOSITION)
+            reply.end(reply.answer(200, page.encode(), EXPOSITION))
         elif request.path == "/health":
-            reply.whole(200, b"")
+            reply.end(reply.answer(200, b""))
         else:
             self._document(request.path, reply)
 
@@ -53,9 +53,9 @@ class Site:
             "/server_info": partial(resolved.server_info, self._served),
         }
         if path in documents:
-            reply.whole(200, msgspec.json.encode(documents[path]()))
+            reply.end(reply.answer(200, msgspec.json.encode(documents[path]())))
         else:
-            reply.whole(404, error_bodies.error(404, "Not Found"))
+            reply.end(reply.answer(404, error_bodies.error(404, "Not Found")))
 
     def _chat(self, request: HttpRequest, reply: Reply) -> None:
         self._requests += 1
@@ -64,19 +64,19 @@ class Site:
             body: dict[str, Any] = msgspec.json.decode(request.body)
             asked = answers.ask(body, request_id)
         except (ValueError, KeyError, TypeError, AttributeError) as error:
-            reply.whole(400, error_bodies.error(400, f"no chat request: {error}"))
+            reply.end(reply.answer(400, error_bodies.error(400, f"no chat request: {error}")))
             return
         if faults.due(self._player.faults.http_500_every, self._requests):
-            reply.whole(500, error_bodies.engine_dead())
+            reply.end(reply.answer(500, error_bodies.engine_dead()))
             return
         refused = answers.refusal(self._served, body)
         if refused is not None:
-            reply.whole(*refused)
+            reply.end(reply.answer(*refused))
             return
         script = self._player.script(asked, request_id)
         if script.prompt_tokens + asked.max_tokens > self._served.max_model_len:
             body_ = error_bodies.too_long(self._served, prompt_tokens=script.prompt_tokens)
-            reply.whole(400, body_)
+            reply.end(reply.answer(400, body_))
             return
         self._player.submit(
             Answer(

@@ -79,6 +79,8 @@ NAMES = CounterNames(
     running="vllm:num_requests_running",
     waiting="vllm:num_requests_waiting",
     process_start="process_start_time_seconds",
+    tpot_sum="vllm:request_time_per_output_token_seconds_sum",
+    tpot_count="vllm:request_time_per_output_token_seconds_count",
 )
 
 

@@ -111,7 +111,7 @@ def test_acceptance_is_seeded() -> None:
 def test_code_accepts_more_than_chat_in_the_fitted_preset() -> None:
     for method in ("draft_model", "eagle"):
         chains = H200_6B.drafters[method].chains
-        assert chains["code"][0] > chains["summary"][0] > chains["chat"][0]
+        assert chains["code"][0] > max(chains["summary"][0], chains["chat"][0])
 
 
 def test_synthetic_acceptance_has_the_mean_length_that_was_asked() -> None:

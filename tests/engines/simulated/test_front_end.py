@@ -21,11 +21,7 @@ def test_what_comes_together_passes_together_once_all_of_it_is_done() -> None:
     assert passed == ("b", "c")
 
 
-@given(
-    st.lists(
-        st.tuples(st.floats(0, 5), st.floats(0, 1)), min_size=1, max_size=20
-    )
-)
+@given(st.lists(st.tuples(st.floats(0, 5), st.floats(0, 1)), min_size=1, max_size=20))
 def test_every_request_passes_once_in_the_order_of_arrival(
     arrivals: list[tuple[float, float]],
 ) -> None:

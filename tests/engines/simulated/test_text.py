@@ -89,9 +89,7 @@ def test_a_lossy_verifier_swaps_at_its_rate_and_far_from_a_tie() -> None:
     swapped = [place for place in range(4000) if lossy.rank(place) == 4]
     # 200 expected, with a standard deviation of 13.8.
     assert len(swapped) == pytest.approx(200, abs=5 * 13.8)
-    gaps = [
-        lossy.candidates(place)[0][1] - lossy.candidates(place)[4][1] for place in swapped
-    ]
+    gaps = [lossy.candidates(place)[0][1] - lossy.candidates(place)[4][1] for place in swapped]
     assert min(gaps) >= 2.3
 
 

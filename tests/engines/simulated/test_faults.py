@@ -1,0 +1,286 @@
+"""Each fault of the simulated server, and what follows from it in verdicts, rows and causes."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from specbench.errors import DeploymentError
+from specbench.experiment.model import Gates
+from specbench.facts import Acceptance
+from specbench.engines.simulated.faults import NAMES, Faults, due, parse
+from specbench.methods import Counting, Expected
+from specbench.observe import metrics
+from specbench.testing import SimulatedServer, simulated_server
+
+EAGLE = {"method": "eagle3", "model": "/models/head", "num_speculative_tokens": 3}
+DRAFTING: dict[str, Any] = {
+    "expected": Expected(methods=("eagle3",), longest_draft=3),
+    "counting": Counting(every_step_drafts=True, full_depth=False),
+}
+SHORT = {"requests": 4, "max_tokens": 8}
+"""Four requests, two at a time: the second and the fourth are those of `every=2`."""
+
+
+def faulty(*faults: str, **asked: Any) -> Any:
+    flags = {"speed": 40, "fault": faults, **asked.pop("flags", {})}
+    return simulated_server(flags=flags, **asked)
+
+
+def statuses(driven: Any) -> list[str]:
+    return [row.status for row in driven.rows]
+
+
+def told(driven: Any, gate: str) -> str:
+    return next(one.observed for one in driven.judged.verdicts if one.gate == gate)
+
+
+def failed(driven: Any) -> set[str]:
+    return {gate for gate, outcome in driven.outcomes().items() if outcome == "fail"}
+
+
+# Of the launch and of the process.
+
+
+def test_a_refused_launch_has_its_cause() -> None:
+    with (
+        pytest.raises(DeploymentError, match="CUDA out of memory") as caught,
+        faulty("refuse-launch=1"),
+    ):
+        pass
+    assert caught.value.kind == "out_of_memory"
+    assert "gpu-memory-utilization" in caught.value.hint
+
+
+def test_a_slow_start_is_waited_for_and_costs_the_window_nothing() -> None:
+    began_s = time.monotonic()
+    with faulty("slow-start-s=1.2") as server:
+        assert time.monotonic() - began_s > 1.2
+        driven = server.drive(**SHORT)
+    assert statuses(driven) == ["ok"] * 4
+    assert failed(driven) == set()
+
+
+def test_a_crash_loses_the_rest_and_its_cause_is_in_the_log() -> None:
+    with faulty("crash-after=2") as server:
+        driven = server.drive(**SHORT)
+        assert server.until_ended() == 1
+        cause = server.cause()
+    assert statuses(driven).count("ok") <= 2
+    assert set(statuses(driven)) <= {"ok", "connection_lost"}
+    assert "connection_lost" in statuses(driven)
+    assert {"success_rate", "counters", "settled"} <= failed(driven)
+    assert told(driven, "counters") == "the server gave no counters after the window"
+    assert cause.kind == "crash"
+    assert cause.line == "RuntimeError: CUDA error: an illegal memory access was encountered"
+
+
+def test_a_hang_times_out_and_never_settles(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(metrics, "SETTLE_TIMEOUT_S", 0.3)
+    with faulty("hang-after=2") as server:
+        driven = server.drive(**SHORT, timeout_s=0.4)
+        assert server.exit_code is None
+    assert statuses(driven).count("timeout") == 2
+    assert {"success_rate", "settled"} <= failed(driven)
+
+
+# Of the counters.
+
+
+def test_counters_that_begin_again_reject_the_window() -> None:
+    with faulty("reset-counters-after=6") as server:
+        assert failed(server.drive(**SHORT)) == set()
+        driven = server.drive(**SHORT)
+    assert statuses(driven) == ["ok"] * 4
+    assert failed(driven) == {"counters"}
+    assert "generation_tokens_total" in told(driven, "counters")
+    assert driven.judged.delta is None
+
+
+def test_one_engine_that_begins_again_rejects_the_window() -> None:
+    with faulty("restart-engine-after=6", flags={"data-parallel-size": 2}) as server:
+        first = server.drive(**SHORT)
+        assert first.judged.delta is not None
+        assert first.judged.delta.engines == ("0", "1")
+        driven = server.drive(**SHORT)
+    assert failed(driven) == {"counters"}
+    assert "engine=1" in told(driven, "counters")
+    assert driven.judged.rejected
+
+
+def test_counters_that_come_too_late_are_short_of_what_we_received() -> None:
+    with faulty("late-counters-s=0.5") as server:
+        driven = server.drive(**SHORT)
+    assert failed(driven) == {"foreign_traffic"}
+    assert told(driven, "foreign_traffic").startswith("server generated 0 tokens")
+
+
+def test_counters_that_come_before_they_are_settled_are_whole() -> None:
+    with faulty("late-counters-s=0.02") as server:
+        driven = server.drive(**SHORT)
+    assert failed(driven) == set()
+
+
+def test_traffic_of_somebody_else_rejects_the_window() -> None:
+    with faulty("foreign-every=4") as server:
+        driven = server.drive(**SHORT)
+    assert statuses(driven) == ["ok"] * 4
+    assert failed(driven) == {"foreign_traffic"}
+    ours = sum(row.completion_tokens or 0 for row in driven.rows)
+    # It is a second time what the fourth request asked.
+    theirs = driven.rows[3].completion_tokens or 0
+    assert told(driven, "foreign_traffic") == (
+        f"server generated {ours + theirs} tokens, we received {ours}"
+    )
+
+
+def test_another_order_of_labels_changes_no_number() -> None:
+    def judged(*faults: str) -> Acceptance | None:
+        with faulty(*faults, speculation=EAGLE, flags={"data-parallel-size": 2}) as server:
+            driven = server.drive(**SHORT, **DRAFTING)
+        assert failed(driven) == set()
+        assert "counters" in driven.outcomes()
+        return driven.judged.acceptance
+
+    plain = judged()
+    assert plain is not None
+    assert plain.drafted > 0
+    assert judged("shuffled-labels=1") == plain
+
+
+def test_a_clock_that_runs_fast_is_seen_and_rejects_nothing() -> None:
+    # Ten times as fast: no lateness of a busy machine looks like it.
+    with faulty("clock-drift=9", flags={"speed": 4}) as server:
+        driven = server.drive(**SHORT)
+    assert driven.outcomes()["server_clock"] == "undecided"
+    assert not driven.judged.rejected
+
+
+def test_preemptions_are_counted_and_lose_no_token() -> None:
+    prompts = ["count the waves of the sea " * 12] * 8
+    with faulty("kv-tokens=512", flags={"max-model-len": 256}) as server:
+        driven = server.drive(prompts, max_tokens=96, concurrency=8)
+    assert statuses(driven) == ["ok"] * 8
+    assert failed(driven) == set()
+    assert driven.judged.delta is not None
+    assert driven.judged.delta.preemptions > 0
+
+
+# Of single requests.
+
+
+@pytest.mark.parametrize(
+    ("fault", "status", "error"),
+    [
+        ("malformed-every=2", "stream_error", "malformed event"),
+        ("stream-error-every=2", "stream_error", "simulated fault"),
+        ("http-500-every=2", "http_error", "HTTP 500"),
+        ("reset-every=2", "connection_lost", "Connection"),
+        ("stall-every=2", "timeout", "not complete after 0.5 s"),
+    ],
+)
+def test_a_broken_request_is_a_failed_row_and_fails_the_gate(
+    fault: str, status: str, error: str
+) -> None:
+    with faulty(fault) as server:
+        driven = server.drive(**SHORT, timeout_s=0.5)
+    assert sorted(statuses(driven)) == sorted(["ok", status] * 2)
+    broken = next(row for row in driven.rows if row.status == status)
+    assert error in (broken.error or "")
+    assert failed(driven) == {"success_rate"}
+    assert driven.outcomes()["foreign_traffic"] == "undecided"
+    assert driven.judged.summary.successes == 2
+
+
+def test_a_lost_usage_withholds_the_throughput() -> None:
+    with faulty("lost-usage-every=2") as server:
+        driven = server.drive(**SHORT)
+    assert statuses(driven) == ["ok"] * 4
+    assert sorted(row.completion_tokens is None for row in driven.rows) == [
+        False,
+        False,
+        True,
+        True,
+    ]
+    assert driven.judged.summary.output_throughput is None
+    assert driven.outcomes()["foreign_traffic"] == "undecided"
+    assert "server_clock" not in driven.outcomes()
+
+
+def test_events_in_two_pieces_are_whole_to_us() -> None:
+    def outputs(*faults: str) -> list[tuple[str, Any]]:
+        with faulty(*faults) as server:
+            driven = server.drive(**SHORT)
+        assert failed(driven) == set()
+        return [(output.text, output.token_ids) for output in driven.window.outputs]
+
+    assert outputs("split-events=1") == outputs()
+
+
+def test_a_fault_of_one_method_spares_the_others() -> None:
+    asked = "ngram:refuse-launch=1, eagle3:http-500-every=1"
+    with simulated_server(speculation=EAGLE, environment={"SPECBENCH_FAULTS": asked}) as server:
+        assert statuses(server.drive(**SHORT)) == ["http_error"] * 4
+
+
+# Of what is written.
+
+NUMBERS = st.floats(min_value=0, allow_infinity=False, allow_nan=False)
+
+
+@given(st.dictionaries(st.sampled_from(sorted(NAMES)), NUMBERS), st.booleans())
+def test_faults_that_are_written_are_those_that_are_read(
+    asked: dict[str, float], together: bool
+) -> None:
+    texts = [f"{name}={number!r}" for name, number in asked.items()]
+    found = parse([" , ".join(texts)] if together else texts, "ngram")
+    wanted = {NAMES[name].name: number for name, number in asked.items()}
+    assert found == Faults(**wanted)
+
+
+@given(st.sampled_from(sorted(NAMES)), NUMBERS)
+def test_a_fault_with_a_method_is_of_that_method_alone(name: str, number: float) -> None:
+    text = f"draft_model:{name}={number!r}"
+    assert parse([text], "draft_model") == Faults(**{NAMES[name].name: number})
+    assert parse([text], "none") == Faults()
+
+
+@given(st.text(alphabet="abcdefghijk-:", max_size=12).filter(lambda name: name not in NAMES))
+def test_an_unknown_fault_is_refused_with_those_that_there_are(name: str) -> None:
+    with pytest.raises(ValueError, match="no fault") as caught:
+        parse([f"{name}=1"], "none")
+    assert str(caught.value).endswith(f"there are: {', '.join(NAMES)}")
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("crash-after", "fault 'crash-after' needs a number, such as crash-after=3"),
+        ("crash-after=soon", "needs a number, such as crash-after=3"),
+        ("ngram:crash-after=", "needs a number, such as crash-after=3"),
+        ("crash-after=-1", "needs a number that is not negative"),
+        ("crash-after=nan", "needs a number that is not negative"),
+        ("crash-after=inf", "needs a number that is not negative"),
+    ],
+)
+def test_a_bad_number_is_refused_whosever_fault_it_is(text: str, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        parse([text], "none")
+
+
+@given(st.integers(1, 50), st.integers(1, 50))
+def test_every_so_many_th_is_due(every: int, rounds: int) -> None:
+    assert [due(every, number) for number in range(1, every + 1)].count(True) == 1
+    assert due(every, every * rounds)
+    assert not due(0, rounds)
+
+
+def test_every_fault_is_shown_here() -> None:
+    text = open(__file__).read()
+    assert [name for name in NAMES if f'"{name}=' not in text] == []
