@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-import os
-import signal
-import time
+from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from specbench.errors import DeploymentError
-from specbench.experiment.model import Gates
-from specbench.facts import Acceptance
 from specbench.engines.simulated.faults import NAMES, Faults, due, parse
+from specbench.errors import DeploymentError
+from specbench.facts import Acceptance
 from specbench.methods import Counting, Expected
 from specbench.observe import metrics
-from specbench.testing import SimulatedServer, simulated_server
+from specbench.testing import simulated_server
 
 EAGLE = {"method": "eagle3", "model": "/models/head", "num_speculative_tokens": 3}
 DRAFTING: dict[str, Any] = {
@@ -59,9 +56,8 @@ def test_a_refused_launch_has_its_cause() -> None:
 
 
 def test_a_slow_start_is_waited_for_and_costs_the_window_nothing() -> None:
-    began_s = time.monotonic()
-    with faulty("slow-start-s=1.2") as server:
-        assert time.monotonic() - began_s > 1.2
+    with faulty("slow-start-s=0.8") as server:
+        assert float(server.audit().value("load_s") or 0) >= 0.8
         driven = server.drive(**SHORT)
     assert statuses(driven) == ["ok"] * 4
     assert failed(driven) == set()
@@ -84,7 +80,7 @@ def test_a_crash_loses_the_rest_and_its_cause_is_in_the_log() -> None:
 def test_a_hang_times_out_and_never_settles(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(metrics, "SETTLE_TIMEOUT_S", 0.3)
     with faulty("hang-after=2") as server:
-        driven = server.drive(**SHORT, timeout_s=0.4)
+        driven = server.drive(**SHORT, timeout_s=1)
         assert server.exit_code is None
     assert statuses(driven).count("timeout") == 2
     assert {"success_rate", "settled"} <= failed(driven)
@@ -94,17 +90,18 @@ def test_a_hang_times_out_and_never_settles(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_counters_that_begin_again_reject_the_window() -> None:
-    with faulty("reset-counters-after=6") as server:
+    # With the last answer of the second window, so that the counters end below where they began.
+    with faulty("reset-counters-after=8") as server:
         assert failed(server.drive(**SHORT)) == set()
         driven = server.drive(**SHORT)
     assert statuses(driven) == ["ok"] * 4
     assert failed(driven) == {"counters"}
-    assert "generation_tokens_total" in told(driven, "counters")
+    assert " went from " in told(driven, "counters")
     assert driven.judged.delta is None
 
 
 def test_one_engine_that_begins_again_rejects_the_window() -> None:
-    with faulty("restart-engine-after=6", flags={"data-parallel-size": 2}) as server:
+    with faulty("restart-engine-after=8", flags={"data-parallel-size": 2}) as server:
         first = server.drive(**SHORT)
         assert first.judged.delta is not None
         assert first.judged.delta.engines == ("0", "1")
@@ -115,7 +112,7 @@ def test_one_engine_that_begins_again_rejects_the_window() -> None:
 
 
 def test_counters_that_come_too_late_are_short_of_what_we_received() -> None:
-    with faulty("late-counters-s=0.5") as server:
+    with faulty("late-counters-s=9") as server:
         driven = server.drive(**SHORT)
     assert failed(driven) == {"foreign_traffic"}
     assert told(driven, "foreign_traffic").startswith("server generated 0 tokens")
@@ -128,30 +125,32 @@ def test_counters_that_come_before_they_are_settled_are_whole() -> None:
 
 
 def test_traffic_of_somebody_else_rejects_the_window() -> None:
-    with faulty("foreign-every=4") as server:
+    with faulty("foreign-every=2") as server:
         driven = server.drive(**SHORT)
     assert statuses(driven) == ["ok"] * 4
     assert failed(driven) == {"foreign_traffic"}
     ours = sum(row.completion_tokens or 0 for row in driven.rows)
-    # It is a second time what the fourth request asked.
-    theirs = driven.rows[3].completion_tokens or 0
+    # It asks a second time what the second and the fourth request asked.
+    theirs = sum(driven.rows[place].completion_tokens or 0 for place in (1, 3))
     assert told(driven, "foreign_traffic") == (
         f"server generated {ours + theirs} tokens, we received {ours}"
     )
 
 
-def test_another_order_of_labels_changes_no_number() -> None:
-    def judged(*faults: str) -> Acceptance | None:
+def test_orders_of_labels_and_cuts_of_events_change_nothing() -> None:
+    def seen(*faults: str) -> tuple[Acceptance | None, list[tuple[str, Any]]]:
         with faulty(*faults, speculation=EAGLE, flags={"data-parallel-size": 2}) as server:
             driven = server.drive(**SHORT, **DRAFTING)
+        assert driven.outcomes()["counters"] == "pass"
         assert failed(driven) == set()
-        assert "counters" in driven.outcomes()
-        return driven.judged.acceptance
+        outputs = [(output.text, output.token_ids) for output in driven.window.outputs]
+        return driven.judged.acceptance, outputs
 
-    plain = judged()
-    assert plain is not None
-    assert plain.drafted > 0
-    assert judged("shuffled-labels=1") == plain
+    plain = seen()
+    assert plain[0] is not None
+    assert plain[0].drafted > 0
+    assert seen("shuffled-labels=1") == plain
+    assert seen("split-events=1") == plain
 
 
 def test_a_clock_that_runs_fast_is_seen_and_rejects_nothing() -> None:
@@ -182,14 +181,14 @@ def test_preemptions_are_counted_and_lose_no_token() -> None:
         ("stream-error-every=2", "stream_error", "simulated fault"),
         ("http-500-every=2", "http_error", "HTTP 500"),
         ("reset-every=2", "connection_lost", "Connection"),
-        ("stall-every=2", "timeout", "not complete after 0.5 s"),
+        ("stall-every=2", "timeout", "not complete after 1 s"),
     ],
 )
 def test_a_broken_request_is_a_failed_row_and_fails_the_gate(
     fault: str, status: str, error: str
 ) -> None:
     with faulty(fault) as server:
-        driven = server.drive(**SHORT, timeout_s=0.5)
+        driven = server.drive(**SHORT, timeout_s=1 if status == "timeout" else 30)
     assert sorted(statuses(driven)) == sorted(["ok", status] * 2)
     broken = next(row for row in driven.rows if row.status == status)
     assert error in (broken.error or "")
@@ -211,16 +210,6 @@ def test_a_lost_usage_withholds_the_throughput() -> None:
     assert driven.judged.summary.output_throughput is None
     assert driven.outcomes()["foreign_traffic"] == "undecided"
     assert "server_clock" not in driven.outcomes()
-
-
-def test_events_in_two_pieces_are_whole_to_us() -> None:
-    def outputs(*faults: str) -> list[tuple[str, Any]]:
-        with faulty(*faults) as server:
-            driven = server.drive(**SHORT)
-        assert failed(driven) == set()
-        return [(output.text, output.token_ids) for output in driven.window.outputs]
-
-    assert outputs("split-events=1") == outputs()
 
 
 def test_a_fault_of_one_method_spares_the_others() -> None:
@@ -282,5 +271,5 @@ def test_every_so_many_th_is_due(every: int, rounds: int) -> None:
 
 
 def test_every_fault_is_shown_here() -> None:
-    text = open(__file__).read()
+    text = Path(__file__).read_text()
     assert [name for name in NAMES if f'"{name}=' not in text] == []
