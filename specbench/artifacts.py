@@ -39,6 +39,7 @@ REQUESTS_SCHEMA = pa.schema(
         ("prompt_id", pa.string()),
         ("pass_index", pa.int32()),
         ("turn", pa.int32()),
+        ("scheduled_ns", pa.int64()),
         ("called_ns", pa.int64()),
         ("sent_ns", pa.int64()),
         ("first_event_ns", pa.int64()),
@@ -196,6 +197,7 @@ class AttemptFolder:
             "concurrency": window.concurrency,
             "clock": window.clock,
             "started_unix_s": window.started_unix_s,
+            "client": window.client,
         }
         write_json(draft / "cell.json", {**facts, **window_facts, "sha256": digests})
         final = self.path / name
@@ -213,6 +215,8 @@ class AttemptFolder:
                     **attrs.asdict(output),
                 },
                 ensure_ascii=False,
+                # Token ids are packed in an array.
+                default=list,
             )
             for window in windows
             for row, output in zip(window.rows, window.outputs, strict=True)

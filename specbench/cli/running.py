@@ -66,6 +66,7 @@ def run(spec: Path, runs: Path, results: Path, **options: Any) -> None:
     the folder of the run in place of SPEC.
     """
     from specbench.experiment.read import require_here
+    from specbench.planned_cell import most_streams
     from specbench.traffic.limits import require_machine
 
     until = _deadline(options["duration"])
@@ -74,7 +75,7 @@ def run(spec: Path, runs: Path, results: Path, **options: Any) -> None:
     written, folder = _spec_of(spec)
     read = read_spec(written, methods)
     require_here(read)
-    require_machine(max(read.experiment.load.closed.concurrency))
+    require_machine(most_streams(read))
     if not options["raw_only"]:
         _require_places(results, options["reports"])
     folder = folder or _folder(read, runs, again=options["again"], rehearsal=options["arm"])
@@ -208,6 +209,7 @@ def _walk(
     from specbench.plan_text import unservable_lines
     from specbench.progress import Progress
     from specbench.stopping import Stopping
+    from specbench.traffic.event_loop import event_loop_options
     from specbench.units import duration_text
 
     with opened_run(folder) as opened:
@@ -238,7 +240,9 @@ def _walk(
         stopping = Stopping(lambda said: click.echo(said, err=True))
         steps = (progress.listen, progress.on_row, stopping, spoiled, until)
         with progress.shown():
-            return anyio.run(campaign.walk, plan, clean, *steps)
+            return anyio.run(
+                campaign.walk, plan, clean, *steps, backend_options=event_loop_options()
+            )
 
 
 def _exit_by_outcome(results: Path, run_id: str, *, strict: bool, compared: bool) -> None:
