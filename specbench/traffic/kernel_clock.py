@@ -10,7 +10,6 @@ difference converts every stamp, and measuring it again tells whether the wall c
 from __future__ import annotations
 
 import socket
-import struct
 import sys
 import time
 from contextlib import suppress
@@ -23,7 +22,6 @@ TOLERANCE_NS = 20_000
 """Two measured differences that lie further apart than this are a step. Far above the error of
 either, far below anything that a person or daemon sets a clock by."""
 _PROBES = 40
-_timespec = struct.Struct("qq").unpack_from
 
 
 class ClockOffset:
@@ -42,14 +40,6 @@ class ClockOffset:
             self.step_ns = max(self.step_ns, step_ns, key=abs)
             self.offset_ns, self.error_ns = offset_ns, error_ns
 
-    def arrival_ns(self, ancillary: list[tuple[int, int, bytes]]) -> int | None:
-        """Give the monotonic instant that a read's ancillary data holds, or None without one."""
-        for level, kind, data in ancillary:
-            if kind == SO_TIMESTAMPNS and level == socket.SOL_SOCKET:
-                whole_s, rest_ns = _timespec(data)
-                return int(whole_s * 1_000_000_000 + rest_ns - self.offset_ns)
-        return None
-
 
 def measured_offset() -> tuple[int, int]:
     """Give CLOCK_REALTIME - CLOCK_MONOTONIC and the bound of its error, in nanoseconds.
@@ -66,6 +56,17 @@ def measured_offset() -> tuple[int, int]:
         if half < best[1]:
             best = (wall - before - half, half)
     return best
+
+
+def _keep_stamping() -> None:
+    """Hold a socket that asks for stamps for as long as this process lives.
+
+    The kernel stops stamping when the last such socket closes, and the first bytes of a next one
+    would go unstamped.
+    """
+    keeper = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    keeper.setsockopt(socket.SOL_SOCKET, SO_TIMESTAMPNS, 1)
+    keeper.detach()
 
 
 def kernel_stamps_work() -> bool:
@@ -86,6 +87,7 @@ def kernel_stamps_work() -> bool:
             for _ in range(_PROBES):
                 peer.send(b"x")
                 if client.recvmsg(1, ANCILLARY_BYTES)[1]:
+                    _keep_stamping()
                     return True
                 time.sleep(0.001)
     return False

@@ -2,25 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
 
 
-class ToolFunction(msgspec.Struct):
+class ToolFunction(msgspec.Struct, gc=False):
     """A part of a tool's name and arguments."""
 
     name: str | None = None
     arguments: str | None = None
 
 
-class ToolCall(msgspec.Struct):
+class ToolCall(msgspec.Struct, gc=False):
     """A part of a tool call."""
 
     function: ToolFunction | None = None
 
 
-class Delta(msgspec.Struct):
+class Delta(msgspec.Struct, gc=False):
     """What a chat event adds. Reasoning is `reasoning_content` in vLLM 0.11, `reasoning` later."""
 
     content: str | None = None
@@ -28,16 +29,16 @@ class Delta(msgspec.Struct):
     reasoning_content: str | None = None
     tool_calls: list[ToolCall] | None = None
 
-    def payload(self) -> str:
-        """Give what it adds to the output: text, reasoning, or a tool's name and arguments."""
-        said = self.content or self.reasoning or self.reasoning_content or ""
+    def rest(self) -> str:
+        """Give what it adds besides content: reasoning, or a tool's name and arguments."""
+        said = self.reasoning or self.reasoning_content or ""
         for call in self.tool_calls or ():
             if call.function is not None:
                 said += (call.function.name or "") + (call.function.arguments or "")
         return said
 
 
-class Choice(msgspec.Struct):
+class Choice(msgspec.Struct, gc=False):
     """One choice of an event."""
 
     delta: Delta | None = None
@@ -45,13 +46,13 @@ class Choice(msgspec.Struct):
     token_ids: list[int] | None = None
 
 
-class PromptDetails(msgspec.Struct):
+class PromptDetails(msgspec.Struct, gc=False):
     """What vLLM says of a prompt's cached part."""
 
     cached_tokens: int | None = None
 
 
-class Usage(msgspec.Struct):
+class Usage(msgspec.Struct, gc=False):
     """Exact token counts."""
 
     prompt_tokens: int
@@ -59,7 +60,7 @@ class Usage(msgspec.Struct):
     prompt_tokens_details: PromptDetails | None = None
 
 
-class Event(msgspec.Struct):
+class Event(msgspec.Struct, gc=False):
     """One streamed payload. It may carry several tokens, or none."""
 
     choices: list[Choice] | None = None
@@ -67,20 +68,30 @@ class Event(msgspec.Struct):
     error: Any = None
 
 
-_DECODER = msgspec.json.Decoder(Event)
 DONE = b"[DONE]"
+_decode_list = msgspec.json.Decoder(list[Event]).decode
+_DATA = b"data: "
+_CARRIAGE_RETURN = 13
+decode = msgspec.json.Decoder(Event).decode
+"""Gives an event's fields. Raises msgspec.DecodeError where a payload is no JSON of this shape."""
 
 
-def decode(payload: bytes) -> Event:
-    """Give an event's fields.
+def decode_whole(bodies: Sequence[bytes]) -> list[Event] | None:
+    """Give the events of bodies that are one whole event of one line each, or None.
 
-    Raises:
-        ValueError: The payload is no JSON of this shape.
+    Nearly all are, and are then decoded in one go. JSON escapes its line ends, so what separates
+    two events cannot lie inside one; anything else that a body may hold is no JSON.
     """
+    if [body[-2:] for body in bodies].count(b"\n\n") != len(bodies) or not bodies:
+        return None
+    body = b"".join(bodies)
+    if not body.startswith(_DATA):
+        return None
     try:
-        return _DECODER.decode(payload)
-    except msgspec.DecodeError as error:
-        raise ValueError(f"malformed event: {error}: {payload[:200]!r}") from error
+        events = _decode_list(b"[%b]" % body[len(_DATA) : -2].replace(b"\n\n" + _DATA, b","))
+    except msgspec.DecodeError:
+        return None
+    return events if len(events) == len(bodies) else None
 
 
 class EventSplitter:
@@ -96,19 +107,18 @@ class EventSplitter:
         self._rest = bytearray()
         self._after_cr = False
 
+    @property
+    def is_between(self) -> bool:
+        """Whether it holds no part of an event."""
+        return not self._rest and not self._after_cr
+
     def feed(self, body: bytes) -> list[bytes]:
         """Take more of the body and give the data of every event that it completes."""
-        if b"\r" in body or self._after_cr:
+        if _CARRIAGE_RETURN in body or self._after_cr:
             body = self._with_line_feeds(body)
         rest = self._rest
-        if not rest:
-            if body.endswith(b"\n\n") and body.startswith(b"data: ") and body.count(b"\n") == 2:  # noqa: PLR2004 - one line, one blank
-                # What servers nearly always send: one whole event of one line.
-                return [body[6:-2]]
-            searched = 0
-        else:
-            # What was searched before holds no end of an event; one may straddle the seam.
-            searched = len(rest) - 1
+        # What was searched before holds no end of an event; one may straddle the seam.
+        searched = max(len(rest) - 1, 0)
         rest += body
         found = []
         start = 0

@@ -11,12 +11,15 @@ from __future__ import annotations
 import asyncio
 import socket
 import ssl
+import struct
 import time
 from abc import ABC, abstractmethod
 from array import array
 from functools import cache
+from typing import Any
 
 import attrs
+import httptools
 
 from specbench.experiment.model import Timeouts
 from specbench.facts import ClockKind
@@ -31,8 +34,11 @@ from specbench.traffic.kernel_clock import (
 from specbench.traffic.response import Response
 from specbench.units import NS_PER_S, seconds
 
+Place = tuple[int, int, int, str, Any]
+"""Family, kind, protocol, name and address, as getaddrinfo gives them."""
 READ_BYTES = 65536
 _now = time.perf_counter_ns
+_timespec = struct.Struct("qq").unpack_from
 
 
 @attrs.define(eq=False)
@@ -44,10 +50,28 @@ class Reading:
     clock: ClockKind
     offset: ClockOffset = attrs.field(factory=ClockOffset)
     lag_ns: array[int] = attrs.field(factory=lambda: array("q"))
-    """Of each read that carried output, by how much it was read later than it arrived."""
+    """Of each read, by how much it was read later than it arrived."""
     unstamped_reads: int = 0
+    _places: list[Place] = attrs.field(factory=list)
     buffer: bytearray = attrs.field(factory=lambda: bytearray(READ_BYTES))
     """Reads go through one buffer: the loop makes one at a time, and parses it at once."""
+
+    async def places(self) -> list[Place]:
+        """Give the socket addresses of the server, asked for once."""
+        if not self._places:
+            loop, address = asyncio.get_running_loop(), self.address
+            found = await loop.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM)
+            self._places = [item for item in found if item[0] in (socket.AF_INET, socket.AF_INET6)]
+        return self._places
+
+    def implausible(self, ahead_ns: int) -> None:
+        """Take in a kernel stamp that lies after the read. A hair is the error of converting.
+
+        More is a wall clock that was set.
+        """
+        if ahead_ns > self.offset.error_ns:
+            self.offset.renew()
+            self.unstamped_reads += 1
 
 
 def usable_clock(address: Address) -> ClockKind:
@@ -110,7 +134,7 @@ class Connection(ABC):
         if timeouts.first_event_s is not None:
             first_s = min(first_s, timeouts.first_event_s)
         loop = asyncio.get_running_loop()
-        self._timer = loop.call_later(first_s, self._check_time, exchange)
+        self._timer = loop.call_later(first_s, self._check_time, exchange, self._response)
         exchange.sent_ns = _now()
         try:
             self._send(exchange.request.wire)
@@ -128,25 +152,17 @@ class Connection(ABC):
     @abstractmethod
     def _close(self) -> None: ...
 
-    def _take(self, data: bytes | memoryview, stamp_ns: int) -> bool:
-        """Take a read in, and tell whether it carried output."""
-        response = self._response
-        if response is None:
-            # Nobody asked for these bytes: what follows them cannot be trusted.
+    def _whole(self, response: Response) -> None:
+        """End the exchange of a response that is whole."""
+        if not response.keeps_alive or (self._exchange and self._exchange.failure):
             self._close()
-            return False
-        carried = response.feed(data, stamp_ns)
-        if response.done:
-            if not response.keeps_alive or (self._exchange and self._exchange.failure):
-                self._close()
-            self._end(stamp_ns)
-        return carried
+        self._end(response.stamp_ns)
 
     def _lost(self, why: str) -> None:
         exchange, response = self._exchange, self._response
         if exchange is None or response is None:
             return
-        if self._carried and not response.begun:
+        if self._carried and not response.stamp_ns:
             why = f"{why}, on a kept connection before an answer"
         response.lose(why)
         self._end(_now())
@@ -160,13 +176,14 @@ class Connection(ABC):
         self._carried += 1
         exchange.end(ended_ns)
 
-    def _check_time(self, exchange: Exchange) -> None:
+    def _check_time(self, exchange: Exchange, response: Response) -> None:
         """End what has taken too long, or look again when the next limit can be reached.
 
         No event moves a timer: the timer, when it comes, asks when the last event was.
         """
-        if exchange is not self._exchange:
+        if response is not self._response:
             return
+        response.decode()
         now_ns, timeouts = _now(), self._reading.timeouts
         limits: list[tuple[int, float | None, str]] = [
             (exchange.sent_ns, timeouts.request_s, "not complete after")
@@ -183,7 +200,8 @@ class Connection(ABC):
         due_ns, said = min(ends)
         if now_ns < due_ns:
             loop = asyncio.get_running_loop()
-            self._timer = loop.call_later(seconds(due_ns - now_ns), self._check_time, exchange)
+            left_s = seconds(due_ns - now_ns)
+            self._timer = loop.call_later(left_s, self._check_time, exchange, response)
             return
         exchange.fail("timeout", said)
         self._close()
@@ -219,10 +237,8 @@ class KernelConnection(Connection):
 
     async def _connect(self) -> None:
         loop = asyncio.get_running_loop()
-        address = self._reading.address
-        found = await loop.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM)
         failure: OSError | None = None
-        for family, kind, protocol, _, place in found:
+        for family, kind, protocol, _, place in await self._reading.places():
             made = socket.socket(family, kind, protocol)
             made.setblocking(False)
             made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -239,7 +255,7 @@ class KernelConnection(Connection):
             self._socket = made
             loop.add_reader(made, self._readable)
             return
-        raise failure or OSError(f"{address.host} has no address")
+        raise failure or OSError(f"{self._reading.address.host} has no address")
 
     def _send(self, wire: bytes) -> None:
         assert self._socket is not None
@@ -274,27 +290,32 @@ class KernelConnection(Connection):
             self._close()
             self._lost(str(error))
             return
-        read_ns = _now()
-        if not size:
+        read_ns, response = _now(), self._response
+        if response is None or not size:
+            # The end of the stream, or bytes that nobody asked for: what follows them cannot be
+            # trusted.
             self._close()
             self._lost("closed by the server")
             return
         reading = self._reading
-        stamp_ns = reading.offset.arrival_ns(ancillary)
-        if stamp_ns is None:
-            reading.unstamped_reads += 1
-            lag_ns, stamp_ns = None, read_ns
+        if ancillary:
+            # The socket asked for nothing else, so there is nothing else.
+            whole_s, rest_ns = _timespec(ancillary[0][2])
+            stamp_ns = whole_s * NS_PER_S + rest_ns - reading.offset.offset_ns
+            if stamp_ns > read_ns:
+                reading.implausible(stamp_ns - read_ns)
+                stamp_ns = read_ns
+            reading.lag_ns.append(read_ns - stamp_ns)
         else:
-            lag_ns = read_ns - stamp_ns
-            if lag_ns < 0:
-                # Nothing arrives after it was read. A hair is the error of converting; more is a
-                # wall clock that was set.
-                if lag_ns < -reading.offset.error_ns:
-                    reading.offset.renew()
-                    reading.unstamped_reads += 1
-                lag_ns, stamp_ns = 0, read_ns
-        if self._take(self._view[:size], stamp_ns) and lag_ns is not None:
-            reading.lag_ns.append(lag_ns)
+            reading.unstamped_reads += 1
+            stamp_ns = read_ns
+        response.stamp_ns = stamp_ns
+        try:
+            response.feed(self._view[:size])
+        except httptools.HttpParserError as error:
+            response.malformed(error)
+        if response.done:
+            self._whole(response)
 
     def _close(self) -> None:
         if self._socket is None:
@@ -326,7 +347,18 @@ class ProtocolConnection(Connection, asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         """Stamp a read, then parse it (asyncio.Protocol)."""
-        self._take(data, _now())
+        read_ns, response = _now(), self._response
+        if response is None:
+            # Nobody asked for these bytes: what follows them cannot be trusted.
+            self._close()
+            return
+        response.stamp_ns = read_ns
+        try:
+            response.feed(data)
+        except httptools.HttpParserError as error:
+            response.malformed(error)
+        if response.done:
+            self._whole(response)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """End the exchange that the connection carried (asyncio.Protocol)."""
