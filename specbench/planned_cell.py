@@ -14,6 +14,7 @@ from specbench.units import NS_PER_S
 
 LEAST_REQUESTS = 64
 REQUESTS_PER_STREAM = 10
+LEAST_WAVE = 8
 
 
 @attrs.frozen(kw_only=True)
@@ -95,9 +96,9 @@ def mean_max_tokens(read: ReadExperiment, stratum: str) -> float:
 
 
 def warm_up_requests(load: Load, cell: PlannedCell) -> int:
-    """Give the requests of a warm-up wave: as asked, and two streams' or two seconds' worth."""
+    """Give the requests of a warm-up wave: as asked, and two a stream or a second's arrivals."""
     if load.open is not None:
-        return max(load.open.warmup, math.ceil(2 * (cell.arrival_rate or 0)))
+        return max(load.open.warmup, LEAST_WAVE, math.ceil(cell.arrival_rate or 0))
     assert load.closed is not None
     return max(load.closed.warmup, 2 * (cell.concurrency or 0))
 
