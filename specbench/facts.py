@@ -106,6 +106,31 @@ class ClientFacts:
 
 
 @attrs.frozen(kw_only=True)
+class Certificate:
+    """What this machine's client was shown to do, against a local server that paces events."""
+
+    machine: str
+    """Host, kernel, Python and specbench that it holds for."""
+    made_unix_s: float
+    streams: int
+    events_per_s: float
+    """Offered: streams / the time between two events of one."""
+    reached_events_per_s: float
+    """What came, over the streams' own spans."""
+    clock: ClockKind
+    client: ClientFacts
+    failed: int
+    """Requests that did not succeed."""
+    ttft_error_p95_s: float
+    """Our TTFT without the server's own, from its receive to its send."""
+    event_error_p50_s: float
+    event_error_p99_s: float
+    """Our stamp of an event without the server's stamp of its send."""
+    server_late_p99_s: float
+    """By how much the paced server itself was late: no fault of the client."""
+
+
+@attrs.frozen(kw_only=True)
 class Window:
     """One measured window: rows in the order of their index."""
 

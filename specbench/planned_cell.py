@@ -15,6 +15,8 @@ from specbench.units import NS_PER_S
 LEAST_REQUESTS = 64
 REQUESTS_PER_STREAM = 10
 LEAST_WAVE = 8
+EVENT_S = 0.01
+"""Assumed time between two events of a stream."""
 
 
 @attrs.frozen(kw_only=True)
@@ -87,6 +89,22 @@ def most_streams(read: ReadExperiment) -> int:
         return load.open.max_in_flight
     assert load.closed is not None
     return max(load.closed.concurrency)
+
+
+def largest_load(read: ReadExperiment) -> tuple[int, float]:
+    """Give the most streams and events a second to be expected, for the client's certificate.
+
+    A server's pace is not known before: a stream is taken to bring an event every 10 ms.
+    """
+    load = read.experiment.load
+    if load.closed is not None:
+        streams = max(load.closed.concurrency)
+        return streams, streams / EVENT_S
+    tokens = max(mean_max_tokens(read, stratum) for stratum in read.strata())
+    rates = (cell.arrival_rate or 0 for cell in planned_cells(read))
+    # Each request lives for its tokens' time (Little's law).
+    streams = max(1, math.ceil(max(rates) * tokens * EVENT_S))
+    return streams, streams / EVENT_S
 
 
 def mean_max_tokens(read: ReadExperiment, stratum: str) -> float:

@@ -64,6 +64,12 @@ def write_small(folder: Path, document: str = SMALL) -> Path:
     return path
 
 
+@pytest.fixture(scope="session", autouse=True)
+def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Keep certificates of tests out of the home of whoever runs them."""
+    os.environ["XDG_CACHE_HOME"] = str(tmp_path_factory.mktemp("cache"))
+
+
 @pytest.fixture(scope="session")
 def methods() -> Mapping[str, Method[Any]]:
     return {name: loaded.method for name, loaded in load_methods().items()}

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from specbench.experiment.model import Gates
-from specbench.facts import ClientFacts, RequestRow, Verdict
+from specbench.facts import Certificate, ClientFacts, RequestRow, Verdict
 
 LEAST_ANSWERED = 0.5
 """Share of requests with any answer below which a deployment is called unavailable."""
@@ -38,6 +38,28 @@ def limits(
     yield from client_limited(client, required, rows, max_in_flight, available=available)
     if max_in_flight is not None:
         yield _saturated(rows, client, max_in_flight)
+
+
+def certificate_verdicts(certificate: Certificate, required: Gates) -> tuple[Verdict, ...]:
+    """Rule whether a certificate shows a client that can drive what was planned."""
+    share = certificate.reached_events_per_s / certificate.events_per_s
+    reached = certificate.client.reached_in_flight
+    held = share >= required.achieved_concurrency and reached >= certificate.streams
+    complete = certificate.failed == 0
+    return (
+        Verdict(
+            gate="certificate_load",
+            outcome="pass" if held and complete else "fail",
+            observed=f"{certificate.reached_events_per_s:,.0f} events/s over {reached} streams, "
+            f"{certificate.failed} requests failed",
+            required=f">= {required.achieved_concurrency:.0%} of {certificate.events_per_s:,.0f} "
+            f"events/s over {certificate.streams} streams",
+            advice=""
+            if held and complete
+            else f"the local server was late by {certificate.server_late_p99_s * 1e3:.3g} ms (p99)",
+        ),
+        *client_limited(certificate.client, required, (), None),
+    )
 
 
 def client_limited(
