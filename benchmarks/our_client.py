@@ -21,7 +21,8 @@ from specbench.experiment.model import Message, OpenLoad, Prompt, Sampling, Time
 from specbench.facts import RequestRow, Window
 from specbench.traffic.address import Address
 from specbench.traffic.arrivals import arrivals_ns
-from specbench.traffic.drive import LoadPoint, drive
+from specbench.traffic.drive import drive
+from specbench.traffic.loops import LoadPoint
 from specbench.traffic.requests import Wording, measured
 from specbench.traffic.stream import usable_clock
 

@@ -21,7 +21,8 @@ from specbench.observe import metrics
 from specbench.plan import Plan, PlannedDeployment
 from specbench.planned_cell import PlannedCell, steady_arrivals_ns, warm_up_requests
 from specbench.stopping import Stopping
-from specbench.traffic.drive import LoadPoint, drive
+from specbench.traffic.drive import drive
+from specbench.traffic.loops import LoadPoint
 from specbench.traffic.requests import Wording, measured, shuffled, warming
 from specbench.traffic.warmup import warm
 

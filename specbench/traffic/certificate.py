@@ -19,7 +19,8 @@ from anyio.streams.text import TextReceiveStream
 import specbench
 from specbench.experiment.model import Message, Prompt, Sampling, Timeouts
 from specbench.facts import Certificate, Output, RequestRow, Window
-from specbench.traffic.drive import LoadPoint, drive
+from specbench.traffic.drive import drive
+from specbench.traffic.loops import LoadPoint
 from specbench.traffic.paced_server import STAMP_CHARACTERS
 from specbench.traffic.requests import Wording, measured
 from specbench.units import NS_PER_S, seconds

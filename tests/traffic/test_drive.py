@@ -10,7 +10,8 @@ from specbench.facts import Window
 from specbench.judge import client
 from specbench.traffic import kernel_clock
 from specbench.traffic.absolute_timer import AbsoluteTimer
-from specbench.traffic.drive import LoadPoint, drive
+from specbench.traffic.drive import drive
+from specbench.traffic.loops import LoadPoint
 from tests.traffic.faulty_server import HEAD, WHOLE, Serve, answers, request, serving
 
 MS = 1_000_000
