@@ -9,13 +9,12 @@ from __future__ import annotations
 import argparse
 import json
 import resource
-import struct
 import sys
-import urllib.request
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import anyio
 import numpy as np
+from reference_server import LONGEST_ID, ReferenceServer, Truth
 
 from specbench.experiment.model import Message, OpenLoad, Prompt, Sampling, Timeouts
 from specbench.facts import RequestRow, Window
@@ -25,9 +24,6 @@ from specbench.traffic.drive import drive
 from specbench.traffic.loops import LoadPoint
 from specbench.traffic.requests import Wording, measured
 from specbench.traffic.stream import usable_clock
-
-ID_BYTES = 40
-Truth = dict[str, tuple[int, tuple[int, ...]]]
 
 
 def main() -> None:
@@ -79,7 +75,7 @@ def main() -> None:
         peaks_mb.append(after.ru_maxrss / 1024)
     said = facts(window, before, after, asked.tokens) | {"peaks_mb": peaks_mb}
     if asked.truth:
-        said |= errors(window.rows, truth(url))
+        said |= errors(window.rows, ReferenceServer(asked.port).truth())
     json.dump(said, sys.stdout)
 
 
@@ -97,6 +93,7 @@ def facts(
         "cpu_us_per_event": client.cpu_share * client.duration_s / events * 1e6,
         "whole_us_per_event": whole_s / events * 1e6,
         "cpu_share": client.cpu_share,
+        "paced_events_per_s": paced(window.rows, client.reached_in_flight),
         "events_per_s": events / client.duration_s,
         "requests_per_s": len(window.rows) / client.duration_s,
         "merged_share": client.merged_share,
@@ -106,26 +103,19 @@ def facts(
     }
 
 
-def truth(url: str) -> Truth:
-    """Give, by request id, when the server received it and when it sent each token's event."""
-    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-    raw = opener.open(f"{url}/gt").read()
-    found: Truth = {}
-    place = 0
-    while place < len(raw):
-        name = raw[place : place + ID_BYTES].rstrip(b"\0").decode()
-        received, count = struct.unpack_from("QQ", raw, place + ID_BYTES)
-        start = place + ID_BYTES + 16
-        found[name] = received, struct.unpack_from(f"{count}Q", raw, start)
-        place = start + 8 * count
-    return found
+def paced(rows: Sequence[RequestRow], streams: int) -> float:
+    """Give the events a second of all streams between their own first and last events."""
+    whole = [row for row in rows if len(row.event_ns) > 1]
+    busy_ns = sum(row.event_ns[-1] - row.event_ns[0] for row in whole)
+    gaps = sum(len(row.event_ns) - 1 for row in whole)
+    return streams * gaps / busy_ns * 1e9 if busy_ns else 0.0
 
 
 def errors(rows: Iterable[RequestRow], told: Truth) -> dict[str, float]:
     """Give by how much our times differ from the server's own, in ms."""
     ttft, event = [], []
     for row in rows:
-        received, sends = told[row.request_id[:36]]
+        received, sends = told[row.request_id[:LONGEST_ID]]
         if row.status != "ok" or row.first_payload_ns is None or len(sends) != len(row.event_ns):
             continue
         ttft.append((row.first_payload_ns - row.sent_ns) - (sends[0] - received))
