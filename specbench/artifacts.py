@@ -1,6 +1,7 @@
 """The raw run folder: evidence that nothing overwrites.
 
     runs/<experiment>-<digest>/  experiment.yaml plan.json provenance.json journal.jsonl
+                                 certificate-<unix seconds>.json
       b01-03-ngram-k3-a1/        launch.json launch.log server_info.json audit.json
                                  capture-1.jsonl capture-2.jsonl deployment.json
         code-greedy-c8/          requests.parquet outputs.parquet metrics-before.txt
@@ -26,7 +27,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from specbench.errors import StoreError
-from specbench.facts import Audit, JournalEntry, RequestRow, Window
+from specbench.facts import Audit, Certificate, JournalEntry, RequestRow, Window
 from specbench.redaction import Redaction
 from specbench.whole_files import file_digest, json_text, read_json, write_json, write_text
 
@@ -39,6 +40,7 @@ REQUESTS_SCHEMA = pa.schema(
         ("prompt_id", pa.string()),
         ("pass_index", pa.int32()),
         ("turn", pa.int32()),
+        ("scheduled_ns", pa.int64()),
         ("called_ns", pa.int64()),
         ("sent_ns", pa.int64()),
         ("first_event_ns", pa.int64()),
@@ -196,6 +198,7 @@ class AttemptFolder:
             "concurrency": window.concurrency,
             "clock": window.clock,
             "started_unix_s": window.started_unix_s,
+            "client": window.client,
         }
         write_json(draft / "cell.json", {**facts, **window_facts, "sha256": digests})
         final = self.path / name
@@ -213,6 +216,8 @@ class AttemptFolder:
                     **attrs.asdict(output),
                 },
                 ensure_ascii=False,
+                # Token ids are packed in an array.
+                default=list,
             )
             for window in windows
             for row, output in zip(window.rows, window.outputs, strict=True)
@@ -264,6 +269,10 @@ class RunFolder:
         for attempt in left:
             attempt.close("interrupted", reason="the run ended before the deployment did")
         return [item.path.name for item in left]
+
+    def write_certificate(self, made: Certificate) -> None:
+        """Keep a certificate of the client. The one of another day has another name."""
+        write_json(self.path / f"certificate-{made.made_unix_s:.0f}.json", made)
 
     def note(self, entry: JournalEntry) -> None:
         """Append one line to the journal."""

@@ -30,7 +30,8 @@ from specbench.measuring import Measuring, OnRow
 from specbench.observe import metrics, provenance
 from specbench.observe.logs import audit
 from specbench.pace import pace
-from specbench.plan import Plan, PlannedArm, PlannedCell, PlannedDeployment
+from specbench.plan import Plan, PlannedArm, PlannedDeployment
+from specbench.planned_cell import PlannedCell
 from specbench.redaction import Redaction, redaction, scrubbed
 from specbench.stopping import Stopping
 from specbench.whole_files import json_text, read_json, write_text

@@ -5,7 +5,7 @@ Instants are `time.perf_counter_ns()` of the client (CLOCK_MONOTONIC), durations
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 import attrs
@@ -14,6 +14,8 @@ Outcome = Literal["pass", "fail", "undecided"]
 RequestStatus = Literal[
     "ok", "http_error", "stream_error", "connection_lost", "timeout", "incomplete"
 ]
+ClockKind = Literal["kernel", "user"]
+"""What stamped the events: the kernel as they arrived, or the event loop when it read them."""
 
 
 @attrs.frozen(kw_only=True)
@@ -27,6 +29,8 @@ class RequestRow:
     pass_index: int
     """How often this prompt was sent before in the cell."""
     turn: int = 0
+    scheduled_ns: int | None = None
+    """When an open load was to send it; None in a closed one."""
     called_ns: int
     """The driver took the request up."""
     sent_ns: int
@@ -48,7 +52,7 @@ class RequestRow:
     completion_tokens: int | None = None
     """From the server's usage, never from counted events."""
     cached_tokens: int | None = None
-    event_ns: tuple[int, ...] = ()
+    event_ns: Sequence[int] = ()
     """Arrival of every event with payload, tokens or finish_reason."""
     event_tokens: tuple[int | None, ...] = ()
     """Token ids in that event; None where the server sent none."""
@@ -63,8 +67,67 @@ class Output:
     request_id: str
     prompt_id: str
     text: str
-    token_ids: tuple[int, ...] | None
+    token_ids: Sequence[int] | None
     finish_reason: str | None
+
+
+@attrs.frozen(kw_only=True)
+class ClientFacts:
+    """How the client itself fared in a window: whether it could have been the bottleneck."""
+
+    event_loop: str
+    """uvloop or asyncio."""
+    processes: int
+    duration_s: float
+    """First send to the end of the last response."""
+    cpu_share: float
+    """CPU time / duration of the busiest client process: 1 is a whole core."""
+    events: int
+    merged_share: float
+    """Events that shared their read with an earlier one / events."""
+    lag_p50_s: float | None
+    lag_p99_s: float | None
+    lag_max_s: float | None
+    """By how much the client read an event later than it arrived; with the user clock, by how
+    much a timer of the event loop came late. None without any sample."""
+    dispatch_p50_s: float
+    dispatch_p95_s: float
+    dispatch_p99_s: float
+    """From the instant at which a request was due to its send(). Due is the scheduled instant, and
+    in a closed load the end of the response before it."""
+    reached_in_flight: int
+    """Most requests in flight at once."""
+    unstamped_reads: int
+    """Reads without a usable kernel stamp, which got the time of reading."""
+    clock_error_s: float
+    """Bound of the error of converting kernel stamps to the client's clock."""
+    clock_step_s: float
+    """Largest step of the wall clock in the window; 0 when there was none."""
+
+
+@attrs.frozen(kw_only=True)
+class Certificate:
+    """What this machine's client was shown to do, against a local server that paces events."""
+
+    machine: str
+    """Host, kernel, Python and specbench that it holds for."""
+    made_unix_s: float
+    streams: int
+    events_per_s: float
+    """Offered: streams / the time between two events of one."""
+    reached_events_per_s: float
+    """What came, over the streams' own spans."""
+    clock: ClockKind
+    client: ClientFacts
+    failed: int
+    """Requests that did not succeed."""
+    ttft_error_p95_s: float
+    """Our TTFT without the server's own, from its receive to its send."""
+    event_error_p50_s: float
+    event_error_p99_s: float
+    """Our stamp of an event without the server's stamp of its send."""
+    server_late_p99_s: float
+    """By how much the paced server itself was late: no fault of the client."""
 
 
 @attrs.frozen(kw_only=True)
@@ -73,10 +136,12 @@ class Window:
 
     rows: tuple[RequestRow, ...]
     outputs: tuple[Output, ...]
-    concurrency: int
-    clock: str
-    """What stamped the events: `user` (the event loop) or, later, `kernel`."""
+    concurrency: int | None
+    """None under an open load."""
+    clock: ClockKind
     started_unix_s: float
+    client: ClientFacts | None = None
+    """How the client itself fared; None for windows of earlier versions."""
 
 
 @attrs.frozen(kw_only=True)
@@ -211,7 +276,8 @@ class CellSummary:
     output_throughput: float | None
     """Successful completion tokens / (first send to last completion), in tokens per second."""
     steady_throughput: float | None
-    """Tokens that arrived between the c-th and the last send, over that span."""
+    """Tokens that arrived between the c-th (in an open load the first) and the last send, over
+    that span."""
     achieved_concurrency: float | None
     ttft_p50_s: float | None
     ttft_p95_s: float | None
@@ -222,6 +288,13 @@ class CellSummary:
     e2e_p50_s: float | None
     e2e_p95_s: float | None
     e2e_p99_s: float | None
+    ttft_scheduled_p50_s: float | None
+    ttft_scheduled_p95_s: float | None
+    ttft_scheduled_p99_s: float | None
+    e2e_scheduled_p50_s: float | None
+    e2e_scheduled_p95_s: float | None
+    e2e_scheduled_p99_s: float | None
+    """The same times from the instant at which an open load was to send; None in a closed one."""
     p95_weak: bool
     """Fewer than 200 successes stand behind the p95 values."""
     p99_weak: bool

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -19,9 +18,11 @@ from specbench.judge.cells import same_prompts
 from specbench.judge.window import Judged, judge_window
 from specbench.launchers.server import Server
 from specbench.observe import metrics
-from specbench.plan import Plan, PlannedCell, PlannedDeployment
+from specbench.plan import Plan, PlannedDeployment
+from specbench.planned_cell import PlannedCell, steady_arrivals_ns, warm_up_requests
 from specbench.stopping import Stopping
 from specbench.traffic.drive import drive
+from specbench.traffic.loops import LoadPoint
 from specbench.traffic.requests import Wording, measured, shuffled, warming
 from specbench.traffic.warmup import warm
 
@@ -40,7 +41,7 @@ class Measuring:
         self._journal = journal
         self._on_row = on_row
         self._stopping = stopping
-        self._closed = planned.read.experiment.load.closed
+        self._load = planned.read.experiment.load
         self._seed = planned.read.experiment.design.seed
 
     async def capture(self, attempt: AttemptFolder, server: Server) -> None:
@@ -57,9 +58,11 @@ class Measuring:
                 windows.append(
                     await drive(
                         requests,
-                        base_url=server.base_url,
-                        concurrency=concurrency,
-                        timeout_s=self._closed.request_timeout_s,
+                        LoadPoint(
+                            base_url=server.base_url,
+                            timeouts=self._load.timeouts,
+                            concurrency=concurrency,
+                        ),
                     )
                 )
             attempt.write_capture(number, windows)
@@ -77,26 +80,34 @@ class Measuring:
         wording = self._wording(server, cell.sampling, salt)
         url, names = server.metrics_url, self._plan.engine.counters()
         where = (attempt.path.name, cell.name)
-        paced = partial(
-            drive,
+        asked = LoadPoint(
             base_url=server.base_url,
+            timeouts=self._load.timeouts,
             concurrency=cell.concurrency,
-            timeout_s=self._closed.request_timeout_s,
+            arrivals_ns=cell.arrivals_ns,
+            max_in_flight=self._load.open.max_in_flight if self._load.open else None,
+            processes=self._load.processes,
         )
         with self._journal.phase("warm", *where):
-            wave = max(self._closed.warmup, 2 * cell.concurrency)
+            wave = warm_up_requests(self._load, cell)
             spoken = attrs.evolve(wording, salt=f"{salt}/warm")
-            warmed = await warm(lambda number: paced(warming(prompts, wave, number, spoken)))
+            steady = attrs.evolve(asked, arrivals_ns=steady_arrivals_ns(cell, wave))
+            warmed = await warm(
+                lambda number: drive(warming(prompts, wave, number, spoken), steady)
+            )
         requests = measured(prompts, cell.requests, wording)
         loads = {
             other.concurrency: other.requests
             for other in deployment.cells
             if (other.stratum, other.sampling) == (cell.stratum, cell.sampling)
+            and other.concurrency is not None
         }
         with self._journal.phase("settle", *where):
             before, settled_before = await metrics.settled(url, names)
         with self._journal.phase("drive", *where), self._stopping.finishing():
-            window = await paced(requests, on_row=self._on_row, stop=lambda: self._stopping.asked)
+            window = await drive(
+                requests, asked, on_row=self._on_row, stop=lambda: self._stopping.asked
+            )
         if len(window.rows) < len(requests):
             await self._stopping.end()
         lost: DeploymentError | None = None
@@ -116,6 +127,8 @@ class Measuring:
                 facts={
                     "stratum": cell.stratum,
                     "sampling": cell.sampling.name,
+                    "arrival_rate": cell.arrival_rate,
+                    "max_in_flight": asked.max_in_flight,
                     "requests": cell.requests,
                     "loads": loads,
                     "aborted": lost is not None,
@@ -127,6 +140,8 @@ class Measuring:
         judged = judge_window(
             window.rows,
             concurrency=cell.concurrency,
+            client=window.client,
+            max_in_flight=asked.max_in_flight,
             before=metrics.parse(before),
             after=metrics.parse(after),
             settled=settled,

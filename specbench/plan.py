@@ -5,7 +5,6 @@ Pure: it starts and writes nothing.
 
 from __future__ import annotations
 
-import math
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Literal
@@ -20,31 +19,14 @@ from specbench.experiment.model import (
     Arm,
     AttachedServer,
     AttachLauncher,
-    Sampling,
 )
 from specbench.experiment.read import ReadExperiment
 from specbench.experiment.rules import known_refusals, require_comparison
 from specbench.methods import Command, Confound, Counting, Expected, Method
 from specbench.order import arm_order, shuffled_cells
+from specbench.planned_cell import PlannedCell, mean_max_tokens, planned_cells, warm_up_requests
 
 Role = Literal["baseline", "noise_floor", "arm"]
-LEAST_REQUESTS = 64
-REQUESTS_PER_STREAM = 10
-
-
-@attrs.frozen(kw_only=True)
-class PlannedCell:
-    """One measured window to come."""
-
-    stratum: str
-    sampling: Sampling
-    concurrency: int
-    requests: int
-
-    @property
-    def name(self) -> str:
-        """Its folder's name."""
-        return f"{self.stratum}-{self.sampling.name}-c{self.concurrency}"
 
 
 @attrs.frozen(kw_only=True)
@@ -170,24 +152,18 @@ def estimate(planned: Plan) -> Estimate:
     for deployment in planned.deployments:
         total += launch_s
         for cell in deployment.cells:
-            prompts = planned.read.prompts(cell.stratum)
-            tokens = sum(prompt.max_tokens for prompt in prompts) / len(prompts)
-            warm = 2 * max(2 * cell.concurrency, planned.read.experiment.load.closed.warmup)
-            total += (cell.requests + warm) / cell.concurrency * tokens * token_s
+            tokens = mean_max_tokens(planned.read, cell.stratum)
+            wave = warm_up_requests(planned.read.experiment.load, cell)
+            if cell.concurrency is None:
+                # Arrivals take their time, then the last answer its own.
+                each_s = 1 / (cell.arrival_rate or 1)
+                total += (cell.requests + 2 * wave) * each_s + 3 * tokens * token_s
+            else:
+                total += (cell.requests + 2 * wave) / cell.concurrency * tokens * token_s
     return Estimate(
         seconds=total,
         assumption=f"{launch_s:g} s a launch and {token_s * 1000:g} ms a token at every load",
     )
-
-
-def requests_of_cell(read: ReadExperiment, stratum: str, concurrency: int) -> int:
-    """Give the requests of a cell: as asked, or whole passes over the stratum's prompts."""
-    asked = read.experiment.load.closed.requests.get(concurrency)
-    if asked is not None:
-        return asked
-    size = len(read.prompts(stratum))
-    least = max(LEAST_REQUESTS, REQUESTS_PER_STREAM * concurrency)
-    return math.ceil(least / size) * size
 
 
 def _deployments(
@@ -202,7 +178,7 @@ def _deployments(
     Unservable arms come last in a block: asking for them moves no other arm, so that a run can go
     on with or without them, and a launch that is bound to fail balances nothing.
     """
-    design, cells = read.experiment.design, _cells(read)
+    design, cells = read.experiment.design, planned_cells(read)
     served = [arm for arm in arms if not arm.unservable]
     asked = [arm for arm in arms if arm.unservable and launch_unservable]
     order = arm_order(len(served), design.order, design.seed)
@@ -211,21 +187,6 @@ def _deployments(
         for place, arm in enumerate(chosen, start=1):
             ordered = shuffled_cells(cells, design.seed, block)
             yield PlannedDeployment(block=block, place=place, arm=arm, cells=ordered)
-
-
-def _cells(read: ReadExperiment) -> tuple[PlannedCell, ...]:
-    experiment = read.experiment
-    return tuple(
-        PlannedCell(
-            stratum=stratum,
-            sampling=sampling,
-            concurrency=concurrency,
-            requests=requests_of_cell(read, stratum, concurrency),
-        )
-        for stratum in read.strata()
-        for sampling in experiment.sampling
-        for concurrency in experiment.load.closed.concurrency
-    )
 
 
 def _planned_arms(

@@ -5,7 +5,7 @@ from __future__ import annotations
 NS_PER_S = 1_000_000_000
 
 
-def seconds(duration_ns: int) -> float:
+def seconds(duration_ns: float) -> float:
     """Give a duration in nanoseconds as seconds."""
     return duration_ns / NS_PER_S
 

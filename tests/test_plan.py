@@ -17,8 +17,9 @@ from specbench.errors import ExperimentError
 from specbench.experiment.read import ReadExperiment, read_experiment
 from specbench.methods import Method
 from specbench.order import williams_square
-from specbench.plan import Plan, estimate, plan, requests_of_cell
+from specbench.plan import Plan, estimate, plan
 from specbench.plan_text import plan_text
+from specbench.planned_cell import requests_of_cell
 from tests.conftest import ROOT, SMALL
 
 
@@ -95,9 +96,10 @@ def test_more_blocks_keep_the_order_of_the_earlier_ones(planned: Callable[..., P
 def test_requests_default_to_whole_passes(read_small: Callable[..., ReadExperiment]) -> None:
     read = read_small(SMALL.replace(", requests: {1: 6, 4: 12}", ""))
     # 6 prompts: 64 needs 11 passes, and 10 x 8 = 80 needs 14.
-    assert requests_of_cell(read, "mixed", 1) == 66
-    assert requests_of_cell(read, "mixed", 8) == 84
-    assert requests_of_cell(read_small(), "mixed", 4) == 12
+    closed, small = read.experiment.load.closed, read_small()
+    assert requests_of_cell(read, closed, "mixed", 1) == 66
+    assert requests_of_cell(read, closed, "mixed", 8) == 84
+    assert requests_of_cell(small, small.experiment.load.closed, "mixed", 4) == 12
 
 
 def test_a_plan_for_an_unknown_version_says_so(planned: Callable[..., Plan]) -> None:

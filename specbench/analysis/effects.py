@@ -30,12 +30,14 @@ class Point:
     role: Role
     stratum: str
     sampling: str
-    concurrency: int
+    concurrency: int | None
     metric: Metric
     value: float | None
     """None when the cell was rejected or the number withheld."""
     excluded: str = ""
     """Why the value may not be used."""
+    arrival_rate: float | None = None
+    """The load point of an open load, which has no concurrency."""
 
 
 @attrs.frozen(kw_only=True)
@@ -57,7 +59,8 @@ class Effect:
     role: Role
     stratum: str
     sampling: str
-    concurrency: int
+    concurrency: int | None
+    arrival_rate: float | None
     metric: Metric
     repeats: tuple[Repeat, ...]
     estimate: float | None
@@ -75,9 +78,10 @@ def effects(points: Iterable[Point]) -> tuple[Effect, ...]:
 
     The A/A effect of the noise floor pairs the baseline's repeat with the baseline itself.
     """
-    cells: dict[tuple[str, str, int, Metric], list[Point]] = defaultdict(list)
+    cells: dict[tuple[object, ...], list[Point]] = defaultdict(list)
     for point in points:
-        cells[point.stratum, point.sampling, point.concurrency, point.metric].append(point)
+        load = (point.concurrency, point.arrival_rate)
+        cells[point.stratum, point.sampling, load, point.metric].append(point)
     return tuple(
         _effect(arm, role, found)
         for found in cells.values()
@@ -120,6 +124,7 @@ def _effect(arm: str, role: Role, found: Sequence[Point]) -> Effect:
         stratum=head.stratum,
         sampling=head.sampling,
         concurrency=head.concurrency,
+        arrival_rate=head.arrival_rate,
         metric=head.metric,
         repeats=tuple(repeats),
         estimate=geometric_mean(ratios) if ratios else None,

@@ -7,7 +7,7 @@ import sys
 
 import click
 
-from specbench.cli import asking, describing, inspecting, running, starting
+from specbench.cli import asking, certifying, describing, inspecting, running, starting
 
 INTERRUPTED = 130
 UNWRITABLE = (
@@ -51,6 +51,7 @@ def cli() -> None:
 for command in (
     starting.init,
     starting.doctor,
+    certifying.certify,
     starting.completion,
     running.run,
     running.check,

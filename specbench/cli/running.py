@@ -25,8 +25,10 @@ from specbench.cli.options import (
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from specbench.artifacts import RunFolder
     from specbench.campaign import Ending
     from specbench.experiment.read import ReadExperiment
+    from specbench.plan import Plan
     from specbench.plugins import Methods
 
 NO_BLOCK_IN_SERVICE = 4
@@ -49,6 +51,7 @@ GATE_FAILED = 7
     help="Cells of a rehearsal.",
 )
 @launch_unservable_option
+@click.option("--uncertified", is_flag=True, help="Go on where the client's certificate fails.")
 @click.option("--raw-only", is_flag=True, help="No index and no report; `ingest` makes them later.")
 @click.option(
     "--reports",
@@ -66,6 +69,7 @@ def run(spec: Path, runs: Path, results: Path, **options: Any) -> None:
     the folder of the run in place of SPEC.
     """
     from specbench.experiment.read import require_here
+    from specbench.planned_cell import most_streams
     from specbench.traffic.limits import require_machine
 
     until = _deadline(options["duration"])
@@ -74,7 +78,7 @@ def run(spec: Path, runs: Path, results: Path, **options: Any) -> None:
     written, folder = _spec_of(spec)
     read = read_spec(written, methods)
     require_here(read)
-    require_machine(max(read.experiment.load.closed.concurrency))
+    require_machine(most_streams(read))
     if not options["raw_only"]:
         _require_places(results, options["reports"])
     folder = folder or _folder(read, runs, again=options["again"], rehearsal=options["arm"])
@@ -208,6 +212,7 @@ def _walk(
     from specbench.plan_text import unservable_lines
     from specbench.progress import Progress
     from specbench.stopping import Stopping
+    from specbench.traffic.event_loop import event_loop_options
     from specbench.units import duration_text
 
     with opened_run(folder) as opened:
@@ -234,11 +239,43 @@ def _walk(
         left = len(campaign.left_to_do(plan, clean, spoiled))
         if left < len(plan.deployments):
             console.print(f"{left} of them are left to do" if left else "nothing is left to do")
+        if left:
+            _certify(plan, clean, console, uncertified=options["uncertified"])
         progress = Progress(console, left)
         stopping = Stopping(lambda said: click.echo(said, err=True))
         steps = (progress.listen, progress.on_row, stopping, spoiled, until)
         with progress.shown():
-            return anyio.run(campaign.walk, plan, clean, *steps)
+            return anyio.run(
+                campaign.walk, plan, clean, *steps, backend_options=event_loop_options()
+            )
+
+
+def _certify(planned: Plan, folder: RunFolder, console: Console, *, uncertified: bool) -> None:
+    """Store the client's certificate for the largest load of a plan with the run.
+
+    Raises:
+        MachineError: It fails, numbers would be about a real server, and nobody said to go on.
+    """
+    from specbench import certifying
+    from specbench.errors import MachineError
+    from specbench.planned_cell import largest_load
+
+    experiment = planned.read.experiment
+    streams, events_per_s = largest_load(planned.read)
+    made = certifying.certified(streams, events_per_s, experiment.gates, experiment.load.processes)
+    folder.write_certificate(made)
+    failed = certifying.failures(made, experiment.gates)
+    load = f"{streams} streams at {events_per_s:,.0f} events/s"
+    if not failed:
+        console.print(f"the client is certified for {load}")
+        return
+    why = "; ".join(f"{v.gate}: {v.observed}, required {v.required}" for v in failed)
+    if not (uncertified or planned.engine.simulated):
+        raise MachineError(
+            f"the client fails its certificate for {load}: {why}",
+            "quiet the machine, raise load.processes or the gates, or go on with --uncertified",
+        )
+    console.print(f"note: the client is not certified for {load}: {why}", markup=False)
 
 
 def _exit_by_outcome(results: Path, run_id: str, *, strict: bool, compared: bool) -> None:

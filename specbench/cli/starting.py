@@ -96,6 +96,7 @@ def _findings_of(spec: Path | None) -> tuple[int | None, list[Finding]]:
     """Give an experiment's highest concurrency and what it finds here."""
     from specbench.doctor.experiment import experiment_findings, refused_findings
     from specbench.errors import ExperimentError
+    from specbench.planned_cell import most_streams
 
     if spec is None:
         return None, []
@@ -105,8 +106,7 @@ def _findings_of(spec: Path | None) -> tuple[int | None, list[Finding]]:
     except ExperimentError as error:
         return None, list(refused_findings(error))
     methods = {name: loaded.method for name, loaded in installed.items()}
-    concurrency = max(read.experiment.load.closed.concurrency)
-    return concurrency, list(experiment_findings(read, methods))
+    return most_streams(read), list(experiment_findings(read, methods))
 
 
 def _refuse_taken(path: Path) -> None:

@@ -25,6 +25,9 @@ def resolve(read: ReadExperiment) -> dict[str, Any]:
     value["workloads"] = [
         {"path": workload.path.name, "sha256": workload.sha256} for workload in read.workloads
     ]
+    if read.trace_s:
+        trace = json.dumps(read.trace_s).encode()
+        value["load"]["open"] |= {"trace": hashlib.sha256(trace).hexdigest()}
     if read.correctness is not None:
         value["correctness"] |= {"workload": read.correctness.sha256}
     return value

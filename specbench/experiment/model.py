@@ -182,7 +182,58 @@ class ClosedLoad:
     warmup: int = attrs.field(
         default=0, metadata=said("Least requests of a warm-up wave; never under 2 x concurrency.")
     )
-    request_timeout_s: float = attrs.field(
+
+
+@attrs.frozen(kw_only=True)
+class OpenLoad:
+    """Requests that arrive whether or not earlier ones are answered."""
+
+    rate: tuple[float, ...] = attrs.field(
+        default=(),
+        metadata=said("Load points: mean requests a second.", uniqueItems=True),
+    )
+    arrivals: Literal["poisson", "gamma", "constant", "trace"] = attrs.field(
+        default="poisson",
+        metadata=said("Distribution of the gaps between arrivals, or instants from a trace."),
+    )
+    variation: float = attrs.field(
+        default=2.0,
+        metadata=said(
+            "Coefficient of variation of gamma gaps; 1 is poisson, more comes in bursts.",
+            exclusiveMinimum=0,
+        ),
+    )
+    trace: str | None = attrs.field(
+        default=None,
+        metadata=said("File of arrival instants, seconds from the start, one a line, for trace."),
+    )
+    duration_s: float | None = attrs.field(
+        default=None, metadata=said("Length of the schedule.", exclusiveMinimum=0)
+    )
+    requests: int | None = attrs.field(
+        default=None, metadata=said("Arrivals of a cell, instead of a duration.", minimum=2)
+    )
+    max_in_flight: int = attrs.field(
+        default=4096,
+        metadata=said("Most connections. A request that finds none free waits, and is late."),
+    )
+    warmup: int = attrs.field(default=0, metadata=said("Least requests of a warm-up wave."))
+
+
+@attrs.frozen(kw_only=True)
+class Timeouts:
+    """How long a request may take, by its phase. One that takes longer has failed."""
+
+    connect_s: float = attrs.field(
+        default=30.0, metadata=said("Longest opening of a connection.", exclusiveMinimum=0)
+    )
+    first_event_s: float | None = attrs.field(
+        default=None, metadata=said("Longest wait for a first event.", exclusiveMinimum=0)
+    )
+    between_events_s: float | None = attrs.field(
+        default=None, metadata=said("Longest silence between two events.", exclusiveMinimum=0)
+    )
+    request_s: float = attrs.field(
         default=600.0, metadata=said("Longest whole request.", exclusiveMinimum=0)
     )
 
@@ -191,7 +242,17 @@ class ClosedLoad:
 class Load:
     """How requests arrive. An experiment holds one kind."""
 
-    closed: ClosedLoad = attrs.field(metadata=said("Closed loop."))
+    closed: ClosedLoad | None = attrs.field(
+        default=None, metadata=said("Closed loop: so many requests in flight.")
+    )
+    open: OpenLoad | None = attrs.field(
+        default=None, metadata=said("Open loop: so many requests a second.")
+    )
+    timeouts: Timeouts = attrs.field(factory=Timeouts, metadata=said("Limits of each request."))
+    processes: int = attrs.field(
+        default=1,
+        metadata=said("Client processes, for loads past one core.", minimum=1, maximum=256),
+    )
 
 
 @attrs.frozen(kw_only=True)
@@ -240,6 +301,30 @@ class Gates:
         default=0.05,
         metadata=said(
             "Largest share of a simulated server's steps that end over 2 ms late.",
+            minimum=0,
+            maximum=1,
+        ),
+    )
+    achieved_rate: float = attrs.field(
+        default=0.95,
+        metadata=said("Least rate of sends / scheduled, of an open load.", minimum=0, maximum=1),
+    )
+    client_lag_p99_ms: float = attrs.field(
+        default=1.0,
+        metadata=said("Most by which the client may read an event late.", exclusiveMinimum=0),
+    )
+    client_dispatch_p99_ms: float = attrs.field(
+        default=5.0,
+        metadata=said("Most lateness of a send, of an open load.", exclusiveMinimum=0),
+    )
+    client_cpu_share: float = attrs.field(
+        default=0.7,
+        metadata=said("Most of a core that a client process may use.", exclusiveMinimum=0),
+    )
+    client_merged_share: float = attrs.field(
+        default=0.01,
+        metadata=said(
+            "Events that may share a read with an earlier one before it is told.",
             minimum=0,
             maximum=1,
         ),

@@ -36,6 +36,7 @@ from specbench.experiment.schema_errors import schema_problems
 from specbench.experiment.sweep import unfold
 from specbench.experiment.yaml_text import Document, ValuePath, parse
 from specbench.methods import Method
+from specbench.workloads.arrival_trace import read_trace
 from specbench.workloads.read import WorkloadContent, digest, read_workload
 
 _VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
@@ -51,6 +52,8 @@ class ReadExperiment:
     """The document as written."""
     workloads: tuple[WorkloadContent, ...]
     correctness: WorkloadContent | None
+    trace_s: tuple[float, ...]
+    """Arrival instants of a replayed trace, in seconds from the start; empty without one."""
     unset: tuple[str, ...]
     """Environment variables that it names and that are not set."""
 
@@ -89,19 +92,21 @@ def read_experiment(path: Path, methods: Mapping[str, Method[Any]]) -> ReadExper
     experiment = attrs.evolve(experiment, arms=tuple(arm for _, arm in placed))
     contents, wrong = _contents(path.parent, experiment)
     places = {arm.name: place for place, arm in placed}
-    refuse([*rule_problems(experiment, methods, places), *wrong])
+    trace_s, untraced = _trace(path.parent, experiment)
+    refuse([*rule_problems(experiment, methods, places), *wrong, *untraced])
     read = ReadExperiment(
         experiment=experiment,
         path=path,
         text=text,
         workloads=tuple(map(_capped, contents, experiment.workloads)),
         correctness=contents[-1] if experiment.correctness else None,
+        trace_s=trace_s,
         unset=tuple(sorted(unset)),
     )
     sizes = {stratum: len(read.prompts(stratum)) for stratum in read.strata()}
     refuse(
         [
-            *stratum_problems(experiment.load.closed, sizes),
+            *stratum_problems(experiment.load, sizes),
             *cell_name_problems(experiment, read.strata()),
         ]
     )
@@ -253,3 +258,14 @@ def _contents(folder: Path, experiment: Experiment) -> tuple[list[WorkloadConten
             hint = "its prompts changed: take the new digest, or the old file"
             problems.append((at, Problem(said, hint)))
     return contents, problems
+
+
+def _trace(folder: Path, experiment: Experiment) -> tuple[tuple[float, ...], list[Placed]]:
+    """Read the arrival instants that an open load replays."""
+    load = experiment.load.open
+    if load is None or load.trace is None:
+        return (), []
+    try:
+        return read_trace(folder / load.trace), []
+    except ExperimentError as error:
+        return (), [(("load", "open", "trace"), problem) for problem in error.problems]

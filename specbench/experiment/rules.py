@@ -18,6 +18,8 @@ from specbench.experiment.model import (
     AttachLauncher,
     ClosedLoad,
     Experiment,
+    Load,
+    OpenLoad,
     Target,
 )
 from specbench.experiment.yaml_text import ValuePath
@@ -25,6 +27,7 @@ from specbench.methods import Launch, Method
 
 Placed = tuple[ValuePath, Problem]
 MOST_STREAMS = 65_536
+LEAST_ARRIVALS = 10
 
 
 def rule_problems(
@@ -48,7 +51,7 @@ def rule_problems(
     for name, count in Counter(sampling.name for sampling in experiment.sampling).items():
         if count > 1:
             yield ("sampling",), Problem(f"{count} samplings are named {name!r}")
-    yield from _concurrency_problems(experiment.load.closed)
+    yield from _load_problems(experiment.load)
     if isinstance(experiment.launcher, AttachLauncher):
         yield from _attached_problems(experiment, experiment.launcher)
 
@@ -95,8 +98,11 @@ def cell_name_problems(experiment: Experiment, strata: Iterable[str]) -> Iterato
             yield ("sampling",), Problem(said, "rename a sampling")
 
 
-def stratum_problems(closed: ClosedLoad, sizes: Mapping[str, int]) -> Iterator[Placed]:
+def stratum_problems(load: Load, sizes: Mapping[str, int]) -> Iterator[Placed]:
     """Give requests that do not fit the strata, whose numbers of prompts are `sizes`."""
+    closed = load.closed
+    if closed is None:
+        return
     at = ("load", "closed", "requests")
     for concurrency, asked in closed.requests.items():
         if asked < concurrency:
@@ -158,6 +164,40 @@ def _problems_of(arm: Arm, method: Method[Any], target: Target) -> tuple[Problem
     launch = method.launch(arm.options, target)
     of_engine = ENGINES[target.engine].check(target, launch)
     return (*method.check(arm.options, target), *of_engine)
+
+
+def _load_problems(load: Load) -> Iterator[Placed]:
+    if (load.closed is None) == (load.open is None):
+        said = "an experiment holds one kind of load"
+        yield ("load",), Problem(said, "write either closed or open")
+    elif load.closed is not None:
+        yield from _concurrency_problems(load.closed)
+    elif load.open is not None:
+        yield from _open_problems(load.open)
+
+
+def _open_problems(load: OpenLoad) -> Iterator[Placed]:
+    at = ("load", "open")
+    if load.arrivals == "trace":
+        if load.trace is None:
+            yield at, Problem("a trace is asked for, and none is named", "write trace: FILE")
+        if load.rate:
+            yield (*at, "rate"), Problem("a trace has its own rate", "leave rate out")
+        return
+    if load.trace is not None:
+        hint = "write arrivals: trace"
+        yield (*at, "trace"), Problem(f"arrivals are {load.arrivals}, and a trace is named", hint)
+    if not load.rate or min(load.rate) <= 0:
+        yield (
+            (*at, "rate"),
+            Problem("every rate is above 0", "write requests a second, such as [2]"),
+        )
+    elif (load.duration_s is None) == (load.requests is None):
+        yield at, Problem("duration_s or requests says how long", "write one of them")
+    elif load.duration_s is not None and min(load.rate) * load.duration_s < LEAST_ARRIVALS:
+        said = f"{min(load.rate):g} requests/s over {load.duration_s:g} s are hardly any"
+        hint = f"at least {LEAST_ARRIVALS} have to be expected"
+        yield (*at, "duration_s"), Problem(said, hint)
 
 
 def _concurrency_problems(closed: ClosedLoad) -> Iterator[Placed]:

@@ -48,6 +48,20 @@ def tpot_s(row: RequestRow) -> float | None:
     return (last - first) / (row.completion_tokens - 1)
 
 
+def ttft_scheduled_s(row: RequestRow) -> float | None:
+    """Give the time from the scheduled instant to the first non-empty payload."""
+    if row.status != "ok" or row.first_payload_ns is None or row.scheduled_ns is None:
+        return None
+    return seconds(row.first_payload_ns - row.scheduled_ns)
+
+
+def e2e_scheduled_s(row: RequestRow) -> float | None:
+    """Give the time from the scheduled instant to the last event with payload or finish_reason."""
+    if row.status != "ok" or row.last_payload_ns is None or row.scheduled_ns is None:
+        return None
+    return seconds(row.last_payload_ns - row.scheduled_ns)
+
+
 def achieved_concurrency(rows: Sequence[RequestRow], concurrency: int) -> float | None:
     """Give the time mean of requests in flight from the c-th send to the last send.
 
@@ -63,8 +77,13 @@ def achieved_concurrency(rows: Sequence[RequestRow], concurrency: int) -> float 
     return busy_ns / (end - start)
 
 
-def summarise(rows: Sequence[RequestRow], concurrency: int) -> CellSummary:
-    """Give the numbers of a window, withheld where a rule says so."""
+def summarise(rows: Sequence[RequestRow], concurrency: int | None) -> CellSummary:
+    """Give the numbers of a window, withheld where a rule says so.
+
+    An open load has no concurrency.
+    """
+    # The span of an open load begins with its first send.
+    from_send = concurrency or 1
     good = [row for row in rows if row.status == "ok"]
     counted = [row.completion_tokens for row in good if row.completion_tokens is not None]
     # One success without usage withholds the throughput: its tokens are unknown.
@@ -72,8 +91,9 @@ def summarise(rows: Sequence[RequestRow], concurrency: int) -> CellSummary:
     first_ns = min(row.sent_ns for row in rows)
     ends = [row.last_payload_ns for row in good if row.last_payload_ns is not None]
     duration_s = seconds(max(ends) - first_ns) if ends else 0.0
-    ttft, tpot, e2e = (
-        [v for r in good if (v := f(r)) is not None] for f in (ttft_s, tpot_s, e2e_s)
+    ttft, tpot, e2e, ttft_due, e2e_due = (
+        [v for r in good if (v := f(r)) is not None]
+        for f in (ttft_s, tpot_s, e2e_s, ttft_scheduled_s, e2e_scheduled_s)
     )
     events = sum(len(row.event_ns) for row in good)
     return CellSummary(
@@ -82,8 +102,8 @@ def summarise(rows: Sequence[RequestRow], concurrency: int) -> CellSummary:
         duration_s=duration_s,
         output_tokens=tokens,
         output_throughput=tokens / duration_s if tokens is not None and duration_s else None,
-        steady_throughput=_steady_throughput(good, rows, concurrency),
-        achieved_concurrency=achieved_concurrency(rows, concurrency),
+        steady_throughput=_steady_throughput(good, rows, from_send),
+        achieved_concurrency=achieved_concurrency(rows, from_send),
         ttft_p50_s=quantile(ttft, 0.5),
         ttft_p95_s=quantile(ttft, 0.95),
         ttft_p99_s=quantile(ttft, 0.99),
@@ -93,6 +113,12 @@ def summarise(rows: Sequence[RequestRow], concurrency: int) -> CellSummary:
         e2e_p50_s=quantile(e2e, 0.5),
         e2e_p95_s=quantile(e2e, 0.95),
         e2e_p99_s=quantile(e2e, 0.99),
+        ttft_scheduled_p50_s=quantile(ttft_due, 0.5),
+        ttft_scheduled_p95_s=quantile(ttft_due, 0.95),
+        ttft_scheduled_p99_s=quantile(ttft_due, 0.99),
+        e2e_scheduled_p50_s=quantile(e2e_due, 0.5),
+        e2e_scheduled_p95_s=quantile(e2e_due, 0.95),
+        e2e_scheduled_p99_s=quantile(e2e_due, 0.99),
         p95_weak=len(good) < WEAK_BELOW[0.95],
         p99_weak=len(good) < WEAK_BELOW[0.99],
         tokens_per_event=tokens / events if tokens is not None and events else None,
@@ -103,12 +129,14 @@ def summarise(rows: Sequence[RequestRow], concurrency: int) -> CellSummary:
 
 def quantile(values: Sequence[float], share: float) -> float | None:
     """Give a linearly interpolated percentile, or None where too few values carry it."""
-    if len(values) < WITHHELD_BELOW.get(share, 1):
+    if not values or len(values) < WITHHELD_BELOW.get(share, 1):
         return None
     return float(np.quantile(values, share))
 
 
-def gates(rows: Sequence[RequestRow], concurrency: int, required: Gates) -> tuple[Verdict, ...]:
+def gates(
+    rows: Sequence[RequestRow], concurrency: int | None, required: Gates
+) -> tuple[Verdict, ...]:
     """Rule on the declared validity of a window."""
     rate = sum(row.status == "ok" for row in rows) / len(rows)
     success = Verdict(
@@ -118,6 +146,8 @@ def gates(rows: Sequence[RequestRow], concurrency: int, required: Gates) -> tupl
         required=f">= {required.success_rate}",
         advice=_failures(rows),
     )
+    if concurrency is None:
+        return success, _achieved_rate(rows, required)
     achieved = achieved_concurrency(rows, concurrency)
     if achieved is None:
         held = Verdict(
@@ -136,6 +166,20 @@ def gates(rows: Sequence[RequestRow], concurrency: int, required: Gates) -> tupl
             required=f">= {required.achieved_concurrency} x {concurrency}",
         )
     return success, held
+
+
+def _achieved_rate(rows: Sequence[RequestRow], required: Gates) -> Verdict:
+    """Rule whether an open load was sent as fast as it was scheduled."""
+    scheduled = [row.scheduled_ns for row in rows if row.scheduled_ns is not None]
+    asked_ns = max(scheduled) - min(scheduled) if scheduled else 0
+    sent_ns = max(row.sent_ns for row in rows) - min(row.sent_ns for row in rows)
+    share = asked_ns / sent_ns if sent_ns else 0.0
+    return Verdict(
+        gate="achieved_rate",
+        outcome="pass" if share >= required.achieved_rate else "fail",
+        observed=f"{share:.4f} of the scheduled rate",
+        required=f">= {required.achieved_rate}",
+    )
 
 
 def same_prompts(counts: dict[int, int], size: int) -> Verdict | None:

@@ -11,6 +11,7 @@ from specbench.facts import (
     Acceptance,
     AcceptanceSummary,
     CellSummary,
+    ClientFacts,
     CounterDelta,
     CounterNames,
     CounterSnapshot,
@@ -18,6 +19,7 @@ from specbench.facts import (
     Verdict,
 )
 from specbench.judge import cells, counters
+from specbench.judge.client import limits
 from specbench.methods import Counting, Expected
 
 
@@ -41,7 +43,9 @@ class Judged:
 def judge_window(
     rows: Sequence[RequestRow],
     *,
-    concurrency: int,
+    concurrency: int | None,
+    client: ClientFacts | None,
+    max_in_flight: int | None = None,
     before: CounterSnapshot,
     after: CounterSnapshot,
     settled: bool,
@@ -51,9 +55,13 @@ def judge_window(
     required: Gates,
     more: Sequence[Verdict] = (),
 ) -> Judged:
-    """Give numbers and verdicts of one window. `more` are rulings made elsewhere on the cell."""
+    """Give numbers and verdicts of one window. `more` are rulings made elsewhere on the cell.
+
+    Without a `concurrency` its load was open, and `max_in_flight` was its limit.
+    """
     summary = cells.summarise(rows, concurrency)
     verdicts = [*cells.gates(rows, concurrency, required), *more]
+    verdicts += limits(rows, client, required, max_in_flight=max_in_flight)
     verdicts += counters.rejections(before, after, names)
     if not settled:
         verdicts.append(

@@ -43,7 +43,7 @@ class Section:
 
 SECTIONS = {
     "speedup": Section(
-        title="Speed-up by workload and concurrency",
+        title="Speed-up by workload and load",
         about="Output throughput of an arm / baseline of the same block. Small dots: one block "
         "each; bars: the geometric mean. Grey is the baseline launched a second time: what equal "
         "arms differ by.",
@@ -93,9 +93,7 @@ def _speedups(content: Content) -> Iterator[Figure]:
             )
             if row["estimate"] is not None
         ]
-        x = alt.X(
-            "concurrency:O", title="concurrency (requests in flight)", axis=alt.Axis(labelAngle=0)
-        )
+        x = alt.X("load_point:O", title=content.load[0], axis=alt.Axis(labelAngle=0))
         offset = alt.XOffset("arm:N", sort=list(content.arms))
         y = alt.Y(
             "ratio:Q",
@@ -108,7 +106,7 @@ def _speedups(content: Content) -> Iterator[Figure]:
             .encode(y=y)
         )
         dots = (
-            alt.Chart(_data(_columns(repeats, "arm", "concurrency", "ratio", "block")))
+            alt.Chart(_data(_columns(repeats, "arm", "load_point", "ratio", "block")))
             .mark_circle(size=34, opacity=0.65)
             .encode(
                 x=x,
@@ -120,9 +118,7 @@ def _speedups(content: Content) -> Iterator[Figure]:
         )
         named = [{**row, "ratio": row["estimate"]} for row in means]
         bars = (
-            alt.Chart(
-                _data(_columns(named, "arm", "concurrency", "ratio", "blocks", "low", "high"))
-            )
+            alt.Chart(_data(_columns(named, "arm", "load_point", "ratio", "blocks", "low", "high")))
             .mark_tick(thickness=3, size=20)
             .encode(
                 x=x,
@@ -134,7 +130,7 @@ def _speedups(content: Content) -> Iterator[Figure]:
         )
         intervals = (
             alt.Chart(
-                _data([r for r in _columns(named, "arm", "concurrency", "low", "high") if r["low"]])
+                _data([r for r in _columns(named, "arm", "load_point", "low", "high") if r["low"]])
             )
             .mark_rule()
             .encode(x=x, y=alt.Y("low:Q"), y2="high:Q", color=colour, xOffset=offset)
@@ -156,7 +152,7 @@ def _acceptance(content: Content) -> Iterator[Figure]:
         points,
         "arm",
         "stratum",
-        "concurrency",
+        "load_point",
         "block",
         "acceptance_rate",
         "ratio",
@@ -180,11 +176,11 @@ def _acceptance(content: Content) -> Iterator[Figure]:
                     scale=_ratio_scale(points),
                 ),
                 color=_colour(content),
-                shape=alt.Shape("concurrency:N", title="concurrency"),
+                shape=alt.Shape("load_point:N", title=content.load[0]),
                 tooltip=[
                     "arm:N",
                     "stratum:N",
-                    "concurrency:N",
+                    "load_point:N",
                     "block:N",
                     _ratio("ratio"),
                     _ratio("acceptance_rate"),
@@ -195,15 +191,15 @@ def _acceptance(content: Content) -> Iterator[Figure]:
 
 
 def _positions(content: Content) -> Iterator[Figure]:
-    for cell in _values(content.positions, "stratum", "sampling", "concurrency"):
-        stratum, sampling, concurrency = cell
+    for cell in _values(content.positions, "stratum", "sampling", "load_point"):
+        stratum, sampling, load_point = cell
         chosen = _chosen(
-            content.positions, stratum=stratum, sampling=sampling, concurrency=concurrency
+            content.positions, stratum=stratum, sampling=sampling, load_point=load_point
         )
         yield Figure(
-            name=f"positions-{stratum}-{sampling}-c{concurrency}",
+            name=f"positions-{stratum}-{sampling}-{content.load[1]}{load_point:g}",
             section="positions",
-            title=f"{stratum}, {sampling}, concurrency {concurrency}",
+            title=f"{stratum}, {sampling}, {content.load[0].partition(' (')[0]} {load_point:g}",
             chart=_sized(
                 alt.Chart(_data(_columns(chosen, "arm", "block", "position", "rate")))
                 .mark_line(point=True, opacity=0.75)
@@ -219,16 +215,17 @@ def _positions(content: Content) -> Iterator[Figure]:
 
 
 def _latency(content: Content) -> Iterator[Figure]:
-    for cell in _values(content.requests, "stratum", "sampling", "concurrency"):
-        stratum, sampling, concurrency = cell
+    about = content.load[0].partition(" (")[0]
+    for cell in _values(content.requests, "stratum", "sampling", "load_point"):
+        stratum, sampling, load_point = cell
         chosen = _chosen(
-            content.requests, stratum=stratum, sampling=sampling, concurrency=concurrency
+            content.requests, stratum=stratum, sampling=sampling, load_point=load_point
         )
         for quantity, name in (("tpot_ms", "TPOT"), ("ttft_ms", "TTFT")):
             yield Figure(
-                name=f"{name.lower()}-{stratum}-{sampling}-c{concurrency}",
+                name=f"{name.lower()}-{stratum}-{sampling}-{content.load[1]}{load_point:g}",
                 section="latency",
-                title=f"{name}, {stratum}, {sampling}, concurrency {concurrency}",
+                title=f"{name}, {stratum}, {sampling}, {about} {load_point:g}",
                 chart=_sized(_distribution(content, chosen, quantity, name)),
             )
 

@@ -39,6 +39,13 @@ class Content:
         """Whether every number comes from a cost model."""
         return bool(self.experiment["simulated"])
 
+    @property
+    def load(self) -> tuple[str, str]:
+        """What its load points are, and the letter that cells name them by."""
+        if json.loads(self.experiment["plan"])["experiment"]["load"]["closed"] is None:
+            return "arrival rate (requests/s)", "r"
+        return "concurrency (requests in flight)", "c"
+
 
 def read_content(connection: duckdb.DuckDBPyConnection, run_id: str | None) -> Content:
     """Give the content of a run, of the newest when none is named.
@@ -53,7 +60,7 @@ def read_content(connection: duckdb.DuckDBPyConnection, run_id: str | None) -> C
         raise StoreError(f"no run {chosen!r} in the index", f"known: {', '.join(known) or 'none'}")
 
     def read(sql: str) -> list[Row]:
-        return rows(connection, sql, [chosen])
+        return [_with_load_point(row) for row in rows(connection, sql, [chosen])]
 
     arms = read(
         "select arm from deployments where run_id = ? group by arm, role, method "
@@ -63,29 +70,33 @@ def read_content(connection: duckdb.DuckDBPyConnection, run_id: str | None) -> C
         experiment=found[0],
         arms=tuple(row["arm"] for row in arms),
         effects=read(
-            "select * from effects where run_id = ? order by stratum, concurrency, arm, metric"
+            "select * from effects where run_id = ? "
+            "order by stratum, concurrency, arrival_rate, arm, metric"
         ),
         repeats=read(
             "select r.*, c.acceptance_rate, c.acceptance_length, c.tokens_per_step, d.role "
             "from repeats r "
             "join deployments d on d.run_id = r.run_id and d.block = r.block and d.arm = r.arm "
             "join cells c on c.deployment_id = d.deployment_id and c.stratum = r.stratum "
-            "and c.sampling = r.sampling and c.concurrency = r.concurrency "
+            "and c.sampling = r.sampling "
+            "and c.concurrency is not distinct from r.concurrency "
+            "and c.arrival_rate is not distinct from r.arrival_rate "
             "where r.run_id = ? and r.metric = 'output_throughput' "
-            "order by r.stratum, r.concurrency, r.arm, r.block"
+            "order by r.stratum, r.concurrency, r.arrival_rate, r.arm, r.block"
         ),
         cells=read(
             "select d.block, d.arm, d.role, d.split, c.* from cells c "
             "join deployments d using (deployment_id) "
-            "where d.run_id = ? order by c.stratum, c.sampling, c.concurrency, d.arm, d.block"
+            "where d.run_id = ? "
+            "order by c.stratum, c.sampling, c.concurrency, c.arrival_rate, d.arm, d.block"
         ),
         positions=read(
-            "select arm, stratum, sampling, concurrency, block, position, rate "
+            "select arm, stratum, sampling, concurrency, arrival_rate, block, position, rate "
             "from acceptance_positions "
             "where run_id = ? and not rejected order by all"
         ),
         requests=read(
-            "select d.arm, d.block, c.stratum, c.sampling, c.concurrency, "
+            "select d.arm, d.block, c.stratum, c.sampling, c.concurrency, c.arrival_rate, "
             "r.ttft_s * 1000 as ttft_ms, "
             "r.tpot_s * 1000 as tpot_ms from requests r join cells c using (cell_id) "
             "join deployments d using (deployment_id) "
@@ -107,6 +118,12 @@ def read_content(connection: duckdb.DuckDBPyConnection, run_id: str | None) -> C
         outputs=read(_SAME_OUTPUTS),
         unservable=list(_unservable(found[0]["plan"], [row["arm"] for row in arms])),
     )
+
+
+def _with_load_point(row: Row) -> Row:
+    """Give a row with its load point: the concurrency, or the arrival rate of an open load."""
+    rate = row.get("arrival_rate")
+    return {**row, "load_point": row.get("concurrency") if rate is None else rate}
 
 
 def _unservable(plan: str, launched: Sequence[str]) -> Iterator[Row]:

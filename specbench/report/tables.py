@@ -41,7 +41,7 @@ def effects_table(content: Content) -> str:
             [
                 effect["stratum"],
                 effect["sampling"],
-                f"{effect['concurrency']}",
+                f"{effect['load_point']:g}",
                 effect["arm"] + (" (A/A)" if effect["role"] == "noise_floor" else ""),
                 _ratio(effect),
                 _interval(effect),
@@ -54,7 +54,7 @@ def effects_table(content: Content) -> str:
     headers = (
         "stratum",
         "sampling",
-        "conc.",
+        "load",
         "arm",
         "speed-up",
         "95% interval",
@@ -72,7 +72,7 @@ def cells_table(content: Content) -> str:
         [
             cell["stratum"],
             cell["sampling"],
-            f"{cell['concurrency']}",
+            f"{cell['load_point']:g}",
             cell["arm"],
             f"{cell['block']}" + (" split" if cell["split"] else ""),
             f"{cell['successes']} / {cell['requests']}",
@@ -92,7 +92,7 @@ def cells_table(content: Content) -> str:
     headers = (
         "stratum",
         "sampling",
-        "conc.",
+        "load",
         "arm",
         "block",
         "successes",
@@ -234,7 +234,7 @@ def _line(row: Sequence[Cell]) -> str:
 
 
 def _key(row: Row) -> tuple[object, ...]:
-    return row["arm"], row["stratum"], row["sampling"], row["concurrency"]
+    return row["arm"], row["stratum"], row["sampling"], row["load_point"]
 
 
 def _ratio(effect: Row) -> Cell:

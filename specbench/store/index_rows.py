@@ -98,6 +98,7 @@ def cell_row(item: JudgedDeployment, cell: JudgedCell) -> Row:
         "stratum": cell.facts["stratum"],
         "sampling": cell.facts["sampling"],
         "concurrency": cell.facts["concurrency"],
+        "arrival_rate": cell.facts.get("arrival_rate"),
         "rejected": judged.rejected,
         "clock": cell.facts["clock"],
         "started_unix_s": cell.facts["started_unix_s"],
@@ -105,6 +106,8 @@ def cell_row(item: JudgedDeployment, cell: JudgedCell) -> Row:
         "source_sha256": file_digest(cell.folder.path / "cell.json"),
         **attrs.asdict(judged.summary),
     }
+    if client := cell.facts.get("client"):
+        row |= {f"client_{name}": value for name, value in client.items()}
     if judged.delta:
         row |= {
             name: getattr(judged.delta, name)
@@ -131,6 +134,7 @@ def request_rows(cell: JudgedCell) -> Iterator[Row]:
             "cell_id": cell.cell_id,
             "events": len(row.event_ns),
             "ttft_s": cell_rules.ttft_s(row),
+            "ttft_scheduled_s": cell_rules.ttft_scheduled_s(row),
             "first_tokens_s": cell_rules.first_tokens_s(row),
             "tpot_s": cell_rules.tpot_s(row),
             "e2e_s": cell_rules.e2e_s(row),
@@ -213,6 +217,7 @@ def repeat_rows(run: JudgedRun, effect: Effect) -> Iterator[Row]:
             "stratum": effect.stratum,
             "sampling": effect.sampling,
             "concurrency": effect.concurrency,
+            "arrival_rate": effect.arrival_rate,
             "metric": effect.metric,
             "block": repeat.block,
             "baseline": repeat.baseline,

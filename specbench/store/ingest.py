@@ -121,6 +121,7 @@ def _points(
                     stratum=cell.facts["stratum"],
                     sampling=cell.facts["sampling"],
                     concurrency=cell.facts["concurrency"],
+                    arrival_rate=cell.facts.get("arrival_rate"),
                     metric=metric,
                     value=None if excluded else value,
                     excluded=excluded,

@@ -11,7 +11,7 @@ import cattrs
 from specbench.artifacts import AttemptFolder, CellFolder, RunFolder
 from specbench.engines import ENGINES
 from specbench.experiment.model import Gates
-from specbench.facts import Audit, CounterNames, CounterSnapshot, RequestRow, Verdict
+from specbench.facts import Audit, ClientFacts, CounterNames, CounterSnapshot, RequestRow, Verdict
 from specbench.judge import cells as cell_rules
 from specbench.judge import effective
 from specbench.judge.window import Judged, judge_window
@@ -129,11 +129,13 @@ def _cells(
         if folder.damage():
             continue
         facts = folder.facts()
-        rows = folder.rows()
+        rows, client = folder.rows(), facts.get("client")
         before, after = map(parse, folder.counters())
         judged = judge_window(
             rows,
             concurrency=facts["concurrency"],
+            client=cattrs.structure(client, ClientFacts) if client else None,
+            max_in_flight=facts.get("max_in_flight"),
             before=before,
             after=after,
             settled=facts["settled"],

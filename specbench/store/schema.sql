@@ -1,7 +1,7 @@
--- The index over raw run folders. Rebuilt whole by every ingest; layout 1.
+-- The index over raw run folders. Rebuilt whole by every ingest; layout 2.
 
 create table layout (version integer not null);
-insert into layout values (1);
+insert into layout values (2);
 comment on table layout is 'One row: the version of this layout.';
 
 create table experiments (
@@ -74,7 +74,8 @@ create table cells (
     deployment_id          varchar not null,
     stratum                varchar not null,
     sampling               varchar not null,
-    concurrency            integer not null,
+    concurrency            integer,
+    arrival_rate           double,
     rejected               boolean not null,
     requests               integer not null,
     successes              integer not null,
@@ -92,6 +93,12 @@ create table cells (
     e2e_p50_s              double,
     e2e_p95_s              double,
     e2e_p99_s              double,
+    ttft_scheduled_p50_s   double,
+    ttft_scheduled_p95_s   double,
+    ttft_scheduled_p99_s   double,
+    e2e_scheduled_p50_s    double,
+    e2e_scheduled_p95_s    double,
+    e2e_scheduled_p99_s    double,
     p95_weak               boolean not null,
     p99_weak               boolean not null,
     tokens_per_event       double,
@@ -109,6 +116,11 @@ create table cells (
     prefix_queries         bigint,
     prefix_hits            bigint,
     clock                  varchar not null,
+    client_lag_p99_s       double,
+    client_dispatch_p95_s  double,
+    client_cpu_share       double,
+    client_merged_share    double,
+    client_reached_in_flight integer,
     started_unix_s         double not null,
     judged_by              varchar not null,
     source_sha256          varchar not null
@@ -117,6 +129,12 @@ comment on table cells is 'One row a measured window. Rejected ones are listed a
 comment on column cells.output_throughput is 'Successful completion tokens / (first send to last completion), tokens per second.';
 comment on column cells.steady_throughput is 'The same from the c-th send to the last send.';
 comment on column cells.achieved_concurrency is 'Time mean of requests in flight from the c-th send to the last send.';
+comment on column cells.concurrency is 'Requests in flight of a closed load; null under an open one.';
+comment on column cells.arrival_rate is 'Mean arrivals a second of an open load; null under a closed one.';
+comment on column cells.ttft_scheduled_p50_s is 'TTFT from the instant at which an open load was to send, so that no lateness is left out.';
+comment on column cells.clock is 'What stamped the events: kernel (as they arrived) or user (as they were read).';
+comment on column cells.client_lag_p99_s is 'By how much the client read events later than they arrived.';
+comment on column cells.client_cpu_share is 'CPU time / duration of the busiest client process.';
 comment on column cells.ttft_p50_s is 'Median time from send() to the first non-empty payload.';
 comment on column cells.tpot_p50_s is 'Median of (E2E - TTFT) / (completion tokens - 1), from exact usage.';
 comment on column cells.p95_weak is 'Fewer than 200 successes: the p95 values are weak. Under 60 they are null.';
@@ -143,8 +161,11 @@ create table requests (
     completion_tokens integer,
     cached_tokens     integer,
     events            integer not null,
+    scheduled_ns      bigint,
+    called_ns         bigint not null,
     sent_ns           bigint not null,
     ttft_s            double,
+    ttft_scheduled_s  double,
     first_tokens_s    double,
     tpot_s            double,
     e2e_s             double,
@@ -204,7 +225,8 @@ create table effects (
     role          varchar not null,
     stratum       varchar not null,
     sampling      varchar not null,
-    concurrency   integer not null,
+    concurrency   integer,
+    arrival_rate  double,
     metric        varchar not null,
     blocks        integer not null,
     estimate      double,
@@ -224,7 +246,8 @@ create table repeats (
     arm         varchar not null,
     stratum     varchar not null,
     sampling    varchar not null,
-    concurrency integer not null,
+    concurrency integer,
+    arrival_rate double,
     metric      varchar not null,
     block       integer not null,
     baseline    double not null,
@@ -236,7 +259,7 @@ comment on table repeats is 'The ratio of every block behind an effect.';
 create view runs as
 select
     d.run_id, d.block, d.place, d.arm, d.method, d.role, d.attempt, d.status, d.ready_s,
-    c.stratum, c.sampling, c.concurrency, c.rejected, c.requests, c.successes,
+    c.stratum, c.sampling, c.concurrency, c.arrival_rate, c.rejected, c.requests, c.successes,
     c.output_throughput, c.ttft_p50_s, c.tpot_p50_s, c.acceptance_rate, c.acceptance_length,
     c.tokens_per_step, e.simulated
 from cells c join deployments d using (deployment_id) join experiments e using (run_id);
@@ -244,7 +267,7 @@ comment on view runs is 'Every measured cell with its deployment: the flat table
 
 create view acceptance_positions as
 select
-    d.run_id, d.block, d.arm, c.stratum, c.sampling, c.concurrency, c.rejected,
+    d.run_id, d.block, d.arm, c.stratum, c.sampling, c.concurrency, c.arrival_rate, c.rejected,
     unnest(range(1, len(c.acceptance_by_position) + 1)) as position,
     unnest(c.acceptance_by_position) as rate
 from cells c join deployments d using (deployment_id)

@@ -1,75 +1,36 @@
-"""A closed loop: a constant number of requests in flight until a list of them is done."""
+"""Drives the requests of a window, in this process or in several, and gives what came back."""
 
 from __future__ import annotations
 
-import gc
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
-import anyio
-
-from specbench.facts import RequestRow, Window
+from specbench.facts import Window
+from specbench.traffic.loops import LoadPoint, OnRow, Stop, driver
+from specbench.traffic.parts import window
 from specbench.traffic.requests import TimedRequest
-from specbench.traffic.stream import CLOCK, Address, Connection, Exchange
-
-OnRow = Callable[[RequestRow], None]
+from specbench.traffic.shards import drive_shares, shares
 
 
 async def drive(
     requests: Sequence[TimedRequest],
+    asked: LoadPoint,
     *,
-    base_url: str,
-    concurrency: int,
-    timeout_s: float,
     on_row: OnRow | None = None,
-    stop: Callable[[], bool] = lambda: False,
+    stop: Stop = lambda: False,
 ) -> Window:
-    """Send every request once, `concurrency` at a time, and give what came back.
+    """Send every request once, as the load point says.
 
-    When `stop` turns true nothing more is sent, and what is in flight is waited for. Connections
-    are opened before the first send, and garbage is collected before, not within.
+    When `stop` turns true nothing more is sent, and what is in flight is waited for. From several
+    processes rows are told to `on_row` at the end.
+
+    Raises:
+        MachineError: A client process was lost.
     """
-    address = Address.of(base_url)
-    connections = [Connection(address) for _ in range(concurrency)]
-    finished: list[Exchange] = []
-    queue = iter(requests)
-
-    async def work(connection: Connection) -> None:
-        for request in queue:
-            if stop():
-                return
-            exchange = await connection.stream(request, timeout_s=timeout_s)
-            finished.append(exchange)
-            if on_row is not None:
-                on_row(exchange.row())
-
-    try:
-        async with anyio.create_task_group() as opening:
-            for connection in connections:
-                opening.start_soon(_opened, connection)
-        gc.collect()
-        gc.disable()
-        started_unix_s = time.time()
-        async with anyio.create_task_group() as working:
-            for connection in connections:
-                working.start_soon(work, connection)
-    finally:
-        gc.enable()
-        for connection in connections:
-            connection.close()
-    finished.sort(key=lambda exchange: exchange.request.index)
-    return Window(
-        rows=tuple(exchange.row() for exchange in finished),
-        outputs=tuple(exchange.output() for exchange in finished),
-        concurrency=concurrency,
-        clock=CLOCK,
-        started_unix_s=started_unix_s,
-    )
-
-
-async def _opened(connection: Connection) -> None:
-    """Open a connection early. A refusal shows again, as a failed row, when it is used."""
-    try:
-        await connection.open()
-    except OSError:
-        return
+    if asked.processes == 1:
+        return window([await driver(requests, asked, on_row, stop).run()], asked.concurrency)
+    parts = await drive_shares(shares(requests, asked, asked.processes), stop=stop)
+    merged = window(parts, asked.concurrency)
+    if on_row is not None:
+        for row in merged.rows:
+            on_row(row)
+    return merged

@@ -1,269 +1,385 @@
-"""One connection that streams one request at a time, stamped as its bytes arrive.
+"""Connections that stream one request at a time, stamped as its bytes arrive.
 
-`asyncio.Protocol` with httptools, because the usual client stack costs some thirty times the CPU an
-event and delays its stamps by it (docs/decisions/0005-own-stream-client.md). The event loop takes
-the arrival stamp (clock `user`).
+The usual client stack costs some thirty times the CPU an event and delays its stamps by it
+(docs/decisions/0005-own-stream-client.md). `KernelConnection` reads a socket of its own with the
+kernel's arrival stamps (docs/decisions/0020-kernel-stamps.md); `ProtocolConnection` is what is left
+where there are none, as under TLS, and stamps when the event loop reads.
 """
 
 from __future__ import annotations
 
 import asyncio
+import socket
+import ssl
+import struct
 import time
-from urllib.parse import urlsplit
+from abc import ABC, abstractmethod
+from array import array
+from functools import cache
+from typing import Any
 
 import attrs
 import httptools
 
-from specbench.facts import Output, RequestRow, RequestStatus
-from specbench.traffic.requests import TimedRequest
-from specbench.traffic.server_events import DONE, Event, EventSplitter, decode
+from specbench.experiment.model import Timeouts
+from specbench.facts import ClockKind
+from specbench.traffic.address import Address
+from specbench.traffic.exchange import Exchange
+from specbench.traffic.kernel_clock import (
+    ANCILLARY_BYTES,
+    SO_TIMESTAMPNS,
+    ClockOffset,
+    kernel_stamps_work,
+)
+from specbench.traffic.response import Response
+from specbench.units import NS_PER_S, seconds
 
-CLOCK = "user"
-HTTP_OK = 200
-LONGEST_ERROR = 500
-"""Characters of an error body that a row keeps."""
-
-
-@attrs.frozen
-class Address:
-    """Where a server listens."""
-
-    host: str
-    port: int
-
-    @classmethod
-    def of(cls, base_url: str) -> Address:
-        """Give the address of a plain http URL."""
-        parts = urlsplit(base_url)
-        if parts.scheme != "http" or not parts.hostname:
-            raise ValueError(f"no plain http URL: {base_url}")
-        return cls(parts.hostname, parts.port or 80)
+Place = tuple[int, int, int, str, Any]
+"""Family, kind, protocol, name and address, as getaddrinfo gives them."""
+READ_BYTES = 65536
+_now = time.perf_counter_ns
+_timespec = struct.Struct("qq").unpack_from
 
 
-@attrs.define
-class Exchange:
-    """What is known of the request in flight."""
+@attrs.define(eq=False)
+class Reading:
+    """What the connections of a window share: the clock, and how late they read."""
 
-    request: TimedRequest
-    called_ns: int
-    sent_ns: int
-    done: asyncio.Future[None]
-    splitter: EventSplitter = attrs.field(factory=EventSplitter)
-    http_status: int | None = None
-    body: bytearray = attrs.field(factory=bytearray)
-    """The body of an answer that is no stream."""
-    first_event_ns: int | None = None
-    first_payload_ns: int | None = None
-    first_tokens_ns: int | None = None
-    last_payload_ns: int | None = None
-    ended_ns: int = 0
-    failure: tuple[RequestStatus, str] | None = None
-    finish_reason: str | None = None
-    prompt_tokens: int | None = None
-    completion_tokens: int | None = None
-    cached_tokens: int | None = None
-    event_ns: list[int] = attrs.field(factory=list)
-    event_tokens: list[int | None] = attrs.field(factory=list)
-    merged_events: int = 0
-    text: list[str] = attrs.field(factory=list)
-    token_ids: list[int] | None = None
+    address: Address
+    timeouts: Timeouts
+    clock: ClockKind
+    offset: ClockOffset = attrs.field(factory=ClockOffset)
+    lag_ns: array[int] = attrs.field(factory=lambda: array("q"))
+    """Of each read, by how much it was read later than it arrived."""
+    unstamped_reads: int = 0
+    _places: list[Place] = attrs.field(factory=list)
+    buffer: bytearray = attrs.field(factory=lambda: bytearray(READ_BYTES))
+    """Reads go through one buffer: the loop makes one at a time, and parses it at once."""
 
-    def take(self, event: Event, stamp_ns: int, *, merged: bool) -> bool:
-        """Take one event in, and tell whether it carried anything of the output."""
-        carried = False
-        if self.first_event_ns is None:
-            self.first_event_ns = stamp_ns
-        if event.error is not None:
-            self.fail("stream_error", str(event.error))
-        if event.usage is not None:
-            self.prompt_tokens = event.usage.prompt_tokens
-            self.completion_tokens = event.usage.completion_tokens
-            details = event.usage.prompt_tokens_details
-            self.cached_tokens = details.cached_tokens if details else None
-        for choice in event.choices:
-            delta = choice.delta
-            said = delta.content or delta.reasoning or delta.reasoning_content
-            ids = choice.token_ids
-            if not (said or delta.tool_calls or ids or choice.finish_reason):
-                continue
-            carried = True
-            self.merged_events += merged
-            self.event_ns.append(stamp_ns)
-            self.event_tokens.append(None if ids is None else len(ids))
-            if said or delta.tool_calls:
-                self.first_payload_ns = self.first_payload_ns or stamp_ns
-                self.text.append(said or "")
-            if ids:
-                self.first_tokens_ns = self.first_tokens_ns or stamp_ns
-                self.token_ids = [*(self.token_ids or ()), *ids]
-            self.finish_reason = choice.finish_reason or self.finish_reason
-            if said or delta.tool_calls or choice.finish_reason:
-                self.last_payload_ns = stamp_ns
-        return carried
+    async def places(self) -> list[Place]:
+        """Give the socket addresses of the server, asked for once."""
+        if not self._places:
+            loop, address = asyncio.get_running_loop(), self.address
+            found = await loop.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM)
+            self._places = [item for item in found if item[0] in (socket.AF_INET, socket.AF_INET6)]
+        return self._places
 
-    def fail(self, status: RequestStatus, error: str) -> None:
-        """Note the first reason for which the request does not count."""
-        self.failure = self.failure or (status, error[:LONGEST_ERROR])
+    def implausible(self, ahead_ns: int) -> None:
+        """Take in a kernel stamp that lies after the read. A hair is the error of converting.
 
-    def row(self) -> RequestRow:
-        """Give the finished row."""
-        status, error = self.failure or ("ok", None)
-        return RequestRow(
-            request_id=self.request.request_id,
-            index=self.request.index,
-            prompt_id=self.request.prompt_id,
-            pass_index=self.request.pass_index,
-            called_ns=self.called_ns,
-            sent_ns=self.sent_ns,
-            first_event_ns=self.first_event_ns,
-            first_payload_ns=self.first_payload_ns,
-            first_tokens_ns=self.first_tokens_ns,
-            last_payload_ns=self.last_payload_ns,
-            ended_ns=self.ended_ns,
-            status=status,
-            http_status=self.http_status,
-            error=error,
-            finish_reason=self.finish_reason,
-            prompt_tokens=self.prompt_tokens,
-            completion_tokens=self.completion_tokens,
-            cached_tokens=self.cached_tokens,
-            event_ns=tuple(self.event_ns),
-            event_tokens=tuple(self.event_tokens),
-            merged_events=self.merged_events,
-        )
-
-    def output(self) -> Output:
-        """Give what was generated."""
-        return Output(
-            request_id=self.request.request_id,
-            prompt_id=self.request.prompt_id,
-            text="".join(self.text),
-            token_ids=None if self.token_ids is None else tuple(self.token_ids),
-            finish_reason=self.finish_reason,
-        )
+        More is a wall clock that was set.
+        """
+        if ahead_ns > self.offset.error_ns:
+            self.offset.renew()
+            self.unstamped_reads += 1
 
 
-class Connection(asyncio.Protocol):
-    """A kept-alive connection. One exchange at a time."""
+def usable_clock(address: Address) -> ClockKind:
+    """Give the best clock for a server: the kernel's, unless TLS or the platform hides it."""
+    return "kernel" if not address.tls and _kernel_stamps_work() else "user"
 
-    def __init__(self, address: Address) -> None:
-        self._address = address
-        self._transport: asyncio.Transport | None = None
-        self._parser: httptools.HttpResponseParser | None = None
+
+@cache
+def _kernel_stamps_work() -> bool:
+    return kernel_stamps_work()
+
+
+def connection(reading: Reading) -> Connection:
+    """Give a connection of the kind that the clock needs, not yet open."""
+    kinds = {"kernel": KernelConnection, "user": ProtocolConnection}
+    return kinds[reading.clock](reading)
+
+
+class Connection(ABC):
+    """A kept-alive connection. One exchange at a time; nothing is sent twice."""
+
+    def __init__(self, reading: Reading) -> None:
+        self._reading = reading
         self._exchange: Exchange | None = None
-        self._stamp_ns = 0
-        self._events_in_read = 0
+        self._response: Response | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._carried = 0
+        """Exchanges that this connection carried before."""
+
+    @property
+    @abstractmethod
+    def is_open(self) -> bool:
+        """Whether a request can be sent at once."""
 
     async def open(self) -> None:
-        """Connect, unless the connection still stands."""
-        if self._transport is not None and not self._transport.is_closing():
-            return
-        loop = asyncio.get_running_loop()
-        await loop.create_connection(lambda: self, self._address.host, self._address.port)
+        """Connect.
+
+        Raises:
+            OSError: The server refused, or took longer than the time-out (TimeoutError).
+        """
+        self._carried = 0
+        limit_s = self._reading.timeouts.connect_s
+        try:
+            async with asyncio.timeout(limit_s):
+                await self._connect()
+        except TimeoutError:
+            raise TimeoutError(f"no connection after {limit_s:g} s") from None
 
     def close(self) -> None:
         """Close the connection; a request in flight is lost."""
-        if self._transport is not None:
-            self._transport.close()
+        self._close()
+        self._lost("closed by the client")
 
-    async def stream(self, request: TimedRequest, *, timeout_s: float) -> Exchange:
-        """Send one request and wait until its response is whole or lost. Nothing is sent twice."""
-        called_ns = time.perf_counter_ns()
-        loop = asyncio.get_running_loop()
-        exchange = Exchange(request, called_ns, called_ns, loop.create_future())
-        try:
-            await self.open()
-        except OSError as error:
-            exchange.fail("connection_lost", f"cannot connect: {error}")
-            exchange.ended_ns = time.perf_counter_ns()
-            return exchange
+    def start(self, exchange: Exchange) -> None:
+        """Send a request. Its `on_done` is called when the response is whole or lost."""
         self._exchange = exchange
-        self._parser = httptools.HttpResponseParser(self)
-        timer = loop.call_later(timeout_s, self._time_out, exchange, timeout_s)
-        assert self._transport is not None
-        exchange.sent_ns = time.perf_counter_ns()
-        self._transport.write(request.wire)
+        self._response = Response(exchange)
+        timeouts = self._reading.timeouts
+        first_s = timeouts.request_s
+        if timeouts.first_event_s is not None:
+            first_s = min(first_s, timeouts.first_event_s)
+        loop = asyncio.get_running_loop()
+        self._timer = loop.call_later(first_s, self._check_time, exchange, self._response)
+        exchange.sent_ns = _now()
         try:
-            await exchange.done
-        finally:
-            timer.cancel()
-            self._exchange = None
-            if not exchange.done.done() or exchange.failure:
-                self.close()
-        return exchange
+            self._send(exchange.request.wire)
+        except OSError as error:
+            self._close()
+            # Not at once: the driver may start the next request from within `on_done`.
+            loop.call_soon(self._lost, str(error))
+
+    @abstractmethod
+    async def _connect(self) -> None: ...
+
+    @abstractmethod
+    def _send(self, wire: bytes) -> None: ...
+
+    @abstractmethod
+    def _close(self) -> None: ...
+
+    def _whole(self, response: Response) -> None:
+        """End the exchange of a response that is whole."""
+        if not response.keeps_alive or (self._exchange and self._exchange.failure):
+            self._close()
+        self._end(response.stamp_ns)
+
+    def _lost(self, why: str) -> None:
+        exchange, response = self._exchange, self._response
+        if exchange is None or response is None:
+            return
+        if self._carried and not response.stamp_ns:
+            why = f"{why}, on a kept connection before an answer"
+        response.lose(why)
+        self._end(_now())
+
+    def _end(self, ended_ns: int) -> None:
+        exchange = self._exchange
+        assert exchange is not None
+        assert self._timer is not None
+        self._timer.cancel()
+        self._exchange = self._response = self._timer = None
+        self._carried += 1
+        exchange.end(ended_ns)
+
+    def _check_time(self, exchange: Exchange, response: Response) -> None:
+        """End what has taken too long, or look again when the next limit can be reached.
+
+        No event moves a timer: the timer, when it comes, asks when the last event was.
+        """
+        if response is not self._response:
+            return
+        response.decode()
+        now_ns, timeouts = _now(), self._reading.timeouts
+        limits: list[tuple[int, float | None, str]] = [
+            (exchange.sent_ns, timeouts.request_s, "not complete after")
+        ]
+        if exchange.first_event_ns is None:
+            limits.append((exchange.sent_ns, timeouts.first_event_s, "no first event after"))
+        else:
+            limits.append((exchange.last_event_ns, timeouts.between_events_s, "no event for"))
+        ends = [
+            (start_ns + round(limit_s * NS_PER_S), f"{said} {limit_s:g} s")
+            for start_ns, limit_s, said in limits
+            if limit_s is not None
+        ]
+        due_ns, said = min(ends)
+        if now_ns < due_ns:
+            loop = asyncio.get_running_loop()
+            left_s = seconds(due_ns - now_ns)
+            self._timer = loop.call_later(left_s, self._check_time, exchange, response)
+            return
+        exchange.fail("timeout", said)
+        self._close()
+        self._end(now_ns)
+
+
+class KernelConnection(Connection):
+    """A socket of our own on the event loop, read with the kernel's arrival stamps."""
+
+    def __init__(self, reading: Reading) -> None:
+        super().__init__(reading)
+        self._socket: socket.socket | None = None
+        self._unsent = b""
+        self._into = [reading.buffer]
+        self._view = memoryview(reading.buffer)
+
+    @property
+    def is_open(self) -> bool:
+        """Whether a request can be sent at once. The end of a kept connection shows here."""
+        if self._socket is None:
+            return False
+        if self._carried:
+            try:
+                self._socket.recv(1, socket.MSG_PEEK)
+            except BlockingIOError:
+                return True
+            except OSError:
+                pass
+            # The server closed it meanwhile, or said what nobody asked.
+            self._close()
+            return False
+        return True
+
+    async def _connect(self) -> None:
+        loop = asyncio.get_running_loop()
+        failure: OSError | None = None
+        for family, kind, protocol, _, place in await self._reading.places():
+            made = socket.socket(family, kind, protocol)
+            made.setblocking(False)
+            made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            made.setsockopt(socket.SOL_SOCKET, SO_TIMESTAMPNS, 1)
+            try:
+                await loop.sock_connect(made, place)
+            except OSError as error:
+                made.close()
+                failure = error
+                continue
+            except BaseException:
+                made.close()
+                raise
+            self._socket = made
+            loop.add_reader(made, self._readable)
+            return
+        raise failure or OSError(f"{self._reading.address.host} has no address")
+
+    def _send(self, wire: bytes) -> None:
+        assert self._socket is not None
+        try:
+            sent = self._socket.send(wire)
+        except BlockingIOError:
+            sent = 0
+        if sent < len(wire):
+            self._unsent = wire[sent:]
+            asyncio.get_running_loop().add_writer(self._socket, self._writable)
+
+    def _writable(self) -> None:
+        assert self._socket is not None
+        try:
+            self._unsent = self._unsent[self._socket.send(self._unsent) :]
+        except BlockingIOError:
+            return
+        except OSError as error:
+            self._close()
+            self._lost(str(error))
+            return
+        if not self._unsent:
+            asyncio.get_running_loop().remove_writer(self._socket)
+
+    def _readable(self) -> None:
+        assert self._socket is not None
+        try:
+            size, ancillary, _, _ = self._socket.recvmsg_into(self._into, ANCILLARY_BYTES)
+        except BlockingIOError:
+            return
+        except OSError as error:
+            self._close()
+            self._lost(str(error))
+            return
+        read_ns, response = _now(), self._response
+        if response is None or not size:
+            # The end of the stream, or bytes that nobody asked for: what follows them cannot be
+            # trusted.
+            self._close()
+            self._lost("closed by the server")
+            return
+        reading = self._reading
+        if ancillary:
+            # The socket asked for nothing else, so there is nothing else.
+            whole_s, rest_ns = _timespec(ancillary[0][2])
+            stamp_ns = whole_s * NS_PER_S + rest_ns - reading.offset.offset_ns
+            if stamp_ns > read_ns:
+                reading.implausible(stamp_ns - read_ns)
+                stamp_ns = read_ns
+            reading.lag_ns.append(read_ns - stamp_ns)
+        else:
+            reading.unstamped_reads += 1
+            stamp_ns = read_ns
+        response.stamp_ns = stamp_ns
+        try:
+            response.feed(self._view[:size])
+        except httptools.HttpParserError as error:
+            response.malformed(error)
+        if response.done:
+            self._whole(response)
+
+    def _close(self) -> None:
+        if self._socket is None:
+            return
+        loop = asyncio.get_running_loop()
+        loop.remove_reader(self._socket)
+        if self._unsent:
+            loop.remove_writer(self._socket)
+            self._unsent = b""
+        self._socket.close()
+        self._socket = None
+
+
+class ProtocolConnection(Connection, asyncio.Protocol):
+    """A transport of the event loop, TLS included. The loop takes the arrival stamp."""
+
+    def __init__(self, reading: Reading) -> None:
+        super().__init__(reading)
+        self._transport: asyncio.Transport | None = None
+
+    @property
+    def is_open(self) -> bool:
+        """Whether a request can be sent at once."""
+        return self._transport is not None and not self._transport.is_closing()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Keep the transport (asyncio.Protocol)."""
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
+        self._transport = transport  # type: ignore[assignment]
 
     def data_received(self, data: bytes) -> None:
         """Stamp a read, then parse it (asyncio.Protocol)."""
-        self._stamp_ns = time.perf_counter_ns()
-        self._events_in_read = 0
-        if self._exchange is None or self._parser is None:
+        read_ns, response = _now(), self._response
+        if response is None:
+            # Nobody asked for these bytes: what follows them cannot be trusted.
+            self._close()
             return
+        response.stamp_ns = read_ns
         try:
-            self._parser.feed_data(data)
+            response.feed(data)
         except httptools.HttpParserError as error:
-            self._finish("stream_error", f"malformed HTTP: {error}")
+            response.malformed(error)
+        if response.done:
+            self._whole(response)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """End the exchange that the connection carried (asyncio.Protocol)."""
         self._transport = None
-        self._stamp_ns = time.perf_counter_ns()
-        self._finish("connection_lost", str(exc or "closed by the server"))
+        self._lost(str(exc or "closed by the server"))
 
-    def on_headers_complete(self) -> None:
-        """Keep the status (httptools)."""
-        if self._exchange is not None and self._parser is not None:
-            self._exchange.http_status = self._parser.get_status_code()
+    async def _connect(self) -> None:
+        address = self._reading.address
+        await asyncio.get_running_loop().create_connection(
+            lambda: self,
+            address.host,
+            address.port,
+            ssl=ssl.create_default_context() if address.tls else None,
+        )
 
-    def on_body(self, body: bytes) -> None:
-        """Take a part of the body in (httptools)."""
-        exchange = self._exchange
-        if exchange is None:
-            return
-        if exchange.http_status != HTTP_OK:
-            exchange.body += body
-            return
-        for payload in exchange.splitter.feed(body):
-            if payload == DONE:
-                continue
-            try:
-                event = decode(payload)
-            except ValueError as error:
-                exchange.fail("stream_error", str(error))
-                continue
-            merged = self._events_in_read > 0
-            self._events_in_read += exchange.take(event, self._stamp_ns, merged=merged)
+    def _send(self, wire: bytes) -> None:
+        assert self._transport is not None
+        self._transport.write(wire)
 
-    def on_message_complete(self) -> None:
-        """End the exchange (httptools)."""
-        exchange = self._exchange
-        if exchange is None:
-            return
-        if exchange.http_status != HTTP_OK:
-            said = exchange.body.decode(errors="replace")
-            self._finish("http_error", f"HTTP {exchange.http_status}: {said}")
-        elif exchange.finish_reason is None:
-            self._finish("incomplete", "the stream ended without a finish_reason")
-        else:
-            self._finish()
-        if self._parser is not None and not self._parser.should_keep_alive():
-            self.close()
-
-    def _time_out(self, exchange: Exchange, timeout_s: float) -> None:
-        if exchange is self._exchange:
-            self._stamp_ns = time.perf_counter_ns()
-            self._finish("timeout", f"not complete after {timeout_s:g} s")
-            self.close()
-
-    def _finish(self, status: RequestStatus = "ok", error: str = "") -> None:
-        exchange = self._exchange
-        if exchange is None or exchange.done.done():
-            return
-        if status != "ok":
-            exchange.fail(status, error)
-        exchange.ended_ns = self._stamp_ns
-        exchange.done.set_result(None)
+    def _close(self) -> None:
+        if self._transport is not None:
+            # Not `close`: it would wait for a server that stalls.
+            self._transport.abort()
+            self._transport = None

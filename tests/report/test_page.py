@@ -52,7 +52,7 @@ def test_the_page_stands_alone_and_says_everything(finished: FinishedRun) -> Non
     assert outline.headings == [
         "Does the walk work?",
         "Effects",
-        "Speed-up by workload and concurrency",
+        "Speed-up by workload and load",
         "Acceptance against speed-up",
         "Acceptance by position",
         "Distributions of TPOT and TTFT",

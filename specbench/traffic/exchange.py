@@ -1,0 +1,159 @@
+"""One request in flight: what its events say, and the row and output that they become."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Callable, Sequence
+
+import attrs
+
+from specbench.facts import Output, RequestRow, RequestStatus
+from specbench.traffic.requests import TimedRequest
+from specbench.traffic.server_events import Event, Usage
+
+LONGEST_ERROR = 500
+"""Characters of an error that a row keeps."""
+
+
+@attrs.define(eq=False)
+class Exchange:
+    """What is known of one request and its response."""
+
+    request: TimedRequest
+    on_done: Callable[[Exchange], None]
+    """Called once, when the response is whole or lost."""
+    called_ns: int
+    scheduled_ns: int | None = None
+    sent_ns: int = 0
+    http_status: int | None = None
+    first_event_ns: int | None = None
+    first_payload_ns: int | None = None
+    first_tokens_ns: int | None = None
+    last_payload_ns: int | None = None
+    last_event_ns: int = 0
+    """The last event of any kind: what the time-out between events counts from."""
+    ended_ns: int = 0
+    failure: tuple[RequestStatus, str] | None = None
+    finish_reason: str | None = None
+    prompt_tokens: int | None = None
+    completion_tokens: int | None = None
+    cached_tokens: int | None = None
+    event_ns: array[int] = attrs.field(factory=lambda: array("q"))
+    event_tokens: list[int | None] = attrs.field(factory=list)
+    merged_events: int = 0
+    """Reads have stamps of their own, so events of one stamp came in one read."""
+    text: bytearray = attrs.field(factory=bytearray)
+    """UTF-8: a string for each event would take ten times the memory."""
+    token_ids: array[int] | None = None
+
+    def take_all(self, events: Sequence[Event], stamps_ns: Sequence[int]) -> None:
+        """Take several events in. Those that only add text take a short way."""
+        add_stamp, add_tokens = self.event_ns.append, self.event_tokens.append
+        last_ns, text = self.last_event_ns, self.text
+        for event, stamp_ns in zip(events, stamps_ns, strict=True):
+            choices = event.choices
+            if choices and last_ns and stamp_ns != last_ns and len(choices) == 1:
+                choice = choices[0]
+                said = choice.delta and choice.delta.content
+                ids = choice.token_ids
+                middle = self.first_payload_ns and not (choice.finish_reason or event.usage)
+                if said and middle and (ids is None or self.token_ids is not None):
+                    add_stamp(stamp_ns)
+                    text += said.encode()
+                    if ids is None:
+                        add_tokens(None)
+                    else:
+                        add_tokens(len(ids))
+                        self.token_ids.extend(ids)  # type: ignore[union-attr] # seen above
+                    self.last_event_ns = self.last_payload_ns = last_ns = stamp_ns
+                    continue
+            self.take(event, stamp_ns)
+            last_ns = stamp_ns
+
+    def take(self, event: Event, stamp_ns: int) -> None:  # noqa: C901 - once an event: a call costs as much as its branches
+        """Take one event in."""
+        self.last_event_ns = stamp_ns
+        if self.first_event_ns is None:
+            self.first_event_ns = stamp_ns
+        for choice in event.choices or ():
+            delta, ids, finish = choice.delta, choice.token_ids, choice.finish_reason
+            said = (delta.content or delta.rest()) if delta is not None else ""
+            if not (said or ids or finish):
+                continue
+            if self.event_ns and self.event_ns[-1] == stamp_ns:
+                self.merged_events += 1
+            self.event_ns.append(stamp_ns)
+            self.event_tokens.append(None if ids is None else len(ids))
+            if said:
+                self.text += said.encode()
+            if said or finish:
+                self.last_payload_ns = stamp_ns
+            if self.first_payload_ns is None and said:
+                self.first_payload_ns = stamp_ns
+            if ids:
+                self._take_ids(ids, stamp_ns)
+            if finish:
+                self.finish_reason = finish
+        if event.usage is not None:
+            self._take_usage(event.usage)
+        if event.error is not None:
+            self.fail("stream_error", str(event.error))
+
+    def _take_ids(self, ids: list[int], stamp_ns: int) -> None:
+        if self.token_ids is None:
+            self.first_tokens_ns = stamp_ns
+            self.token_ids = array("q")
+        self.token_ids.extend(ids)
+
+    def _take_usage(self, usage: Usage) -> None:
+        self.prompt_tokens = usage.prompt_tokens
+        self.completion_tokens = usage.completion_tokens
+        details = usage.prompt_tokens_details
+        self.cached_tokens = details.cached_tokens if details else None
+
+    def fail(self, status: RequestStatus, error: str) -> None:
+        """Note the first reason for which the request does not count."""
+        self.failure = self.failure or (status, error[:LONGEST_ERROR])
+
+    def end(self, ended_ns: int) -> None:
+        """Close the exchange and tell the driver."""
+        self.ended_ns = ended_ns
+        self.on_done(self)
+
+    def row(self) -> RequestRow:
+        """Give the finished row."""
+        status, error = self.failure or ("ok", None)
+        return RequestRow(
+            request_id=self.request.request_id,
+            index=self.request.index,
+            prompt_id=self.request.prompt_id,
+            pass_index=self.request.pass_index,
+            scheduled_ns=self.scheduled_ns,
+            called_ns=self.called_ns,
+            sent_ns=self.sent_ns,
+            first_event_ns=self.first_event_ns,
+            first_payload_ns=self.first_payload_ns,
+            first_tokens_ns=self.first_tokens_ns,
+            last_payload_ns=self.last_payload_ns,
+            ended_ns=self.ended_ns,
+            status=status,
+            http_status=self.http_status,
+            error=error,
+            finish_reason=self.finish_reason,
+            prompt_tokens=self.prompt_tokens,
+            completion_tokens=self.completion_tokens,
+            cached_tokens=self.cached_tokens,
+            event_ns=self.event_ns,
+            event_tokens=tuple(self.event_tokens),
+            merged_events=self.merged_events,
+        )
+
+    def output(self) -> Output:
+        """Give what was generated."""
+        return Output(
+            request_id=self.request.request_id,
+            prompt_id=self.request.prompt_id,
+            text=self.text.decode(),
+            token_ids=self.token_ids,
+            finish_reason=self.finish_reason,
+        )
