@@ -36,6 +36,7 @@ PORT = 18_417
 STREAMS = 128
 TOKENS = 512
 REQUESTS_PER_S = 200
+ANSWER_TOKENS = 64
 SECONDS = 60
 
 
@@ -114,7 +115,7 @@ def lateness() -> str:
 
 
 def virtual_time() -> str:
-    """Play an open loop of 200 requests/s, 128 tokens each, in virtual time."""
+    """Play an open loop of 200 requests/s, 64 tokens each, in virtual time."""
     drafts = drafting({"method": "eagle", "num_speculative_tokens": 3}, B200_8B.chains)
     rules = Rules(
         drafting=drafts,
@@ -128,7 +129,7 @@ def virtual_time() -> str:
     scripts = [
         script(
             prompt,
-            cap=128,
+            cap=ANSWER_TOKENS,
             seed=0,
             habits=B200_8B.habits,
             drafting=drafts,
@@ -154,7 +155,7 @@ def virtual_time() -> str:
     )
     took_s = time.monotonic() - began_s
     return (
-        f"{count:,} requests at {REQUESTS_PER_S}/s, {window.duration_s:.1f} s simulated in "
+        f"{count:,} requests of {ANSWER_TOKENS} tokens at {REQUESTS_PER_S}/s, {window.duration_s:.1f} s simulated in "
         f"{took_s:.2f} s: {window.duration_s / took_s:.0f} x real time (must be 60 x)"
     )
 

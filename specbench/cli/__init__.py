@@ -7,7 +7,7 @@ import sys
 
 import click
 
-from specbench.cli import asking, describing, inspecting, running, starting
+from specbench.cli import asking, describing, inspecting, running, simulating, starting
 
 INTERRUPTED = 130
 UNWRITABLE = (
@@ -55,6 +55,7 @@ for command in (
     running.run,
     running.check,
     running.plan,
+    simulating.simulate,
     inspecting.status,
     inspecting.runs_command,
     inspecting.show,
