@@ -141,7 +141,7 @@ def simulate(
                 raise ExperimentError([Problem(said + not_played[arm.name])])
             continue
         method = ready.served.method
-        if method not in ("none", *stand_in.preset.drafters):
+        if method not in ("none", *stand_in.preset.chains):
             notes.append(
                 f"arm {arm.name!r}: preset {stand_in.preset.name} does not know {method!r} and "
                 "takes a draft model's cost and acceptance"
@@ -280,8 +280,7 @@ class _Deployment:
             return 0.0
         if self._plan.engine.simulated:
             return SIMULATED_LAUNCH_S
-        known = self._ready.preset.launch_s
-        return known.get(self._ready.served.method, known["draft_model"])
+        return self._ready.preset.ready_s(self._ready.served.method)
 
     def _captures_s(self) -> float:
         asked, workload = self._plan.read.experiment.correctness, self._plan.read.correctness
