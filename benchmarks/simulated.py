@@ -27,15 +27,17 @@ from specbench.engines.simulated.scheduler import Request, Rules, State
 from specbench.engines.simulated.script import BLOCK_TOKENS, blocks, script
 from specbench.engines.simulated.text import Deviation
 from specbench.engines.simulated.virtual import open_loop
-from specbench.experiment.model import Message, Prompt, Sampling
+from specbench.experiment.model import Message, Prompt, Sampling, Timeouts
 from specbench.observe.metrics import parse
 from specbench.traffic.drive import drive
+from specbench.traffic.loops import LoadPoint
 from specbench.traffic.requests import Wording, measured
 
 PORT = 18_417
 STREAMS = 128
 TOKENS = 512
 REQUESTS_PER_S = 200
+ANSWER_TOKENS = 64
 SECONDS = 60
 
 
@@ -94,9 +96,11 @@ def lateness() -> str:
             partial(
                 drive,
                 measured(prompts, STREAMS, wording),
-                base_url=f"http://127.0.0.1:{PORT}",
-                concurrency=STREAMS,
-                timeout_s=60,
+                LoadPoint(
+                    base_url=f"http://127.0.0.1:{PORT}",
+                    timeouts=Timeouts(request_s=60),
+                    concurrency=STREAMS,
+                ),
             )
         )
         os.sched_setaffinity(0, set(cores))
@@ -114,7 +118,7 @@ def lateness() -> str:
 
 
 def virtual_time() -> str:
-    """Play an open loop of 200 requests/s, 128 tokens each, in virtual time."""
+    """Play an open loop of 200 requests/s, 64 tokens each, in virtual time."""
     drafts = drafting({"method": "eagle", "num_speculative_tokens": 3}, B200_8B.chains)
     rules = Rules(
         drafting=drafts,
@@ -128,7 +132,7 @@ def virtual_time() -> str:
     scripts = [
         script(
             prompt,
-            cap=128,
+            cap=ANSWER_TOKENS,
             seed=0,
             habits=B200_8B.habits,
             drafting=drafts,
@@ -154,7 +158,8 @@ def virtual_time() -> str:
     )
     took_s = time.monotonic() - began_s
     return (
-        f"{count:,} requests at {REQUESTS_PER_S}/s, {window.duration_s:.1f} s simulated in "
+        f"{count:,} requests of {ANSWER_TOKENS} tokens at {REQUESTS_PER_S}/s, "
+        f"{window.duration_s:.1f} s simulated in "
         f"{took_s:.2f} s: {window.duration_s / took_s:.0f} x real time (must be 60 x)"
     )
 

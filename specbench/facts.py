@@ -165,6 +165,10 @@ class CounterNames:
     """Steps of an engine that tells how well it kept its time: the simulated one."""
     late_steps: str | None = None
     """Those of them that ended later than they should have."""
+    tpot_sum: str | None = None
+    """Seconds per output token by the server's own clock, summed over finished requests."""
+    tpot_count: str | None = None
+    """Requests in that sum."""
 
 
 @attrs.frozen(kw_only=True)

@@ -7,7 +7,15 @@ import sys
 
 import click
 
-from specbench.cli import asking, certifying, describing, inspecting, running, starting
+from specbench.cli import (
+    asking,
+    certifying,
+    describing,
+    inspecting,
+    running,
+    simulating,
+    starting,
+)
 
 INTERRUPTED = 130
 UNWRITABLE = (
@@ -56,6 +64,7 @@ for command in (
     running.run,
     running.check,
     running.plan,
+    simulating.simulate,
     inspecting.status,
     inspecting.runs_command,
     inspecting.show,

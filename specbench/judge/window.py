@@ -18,7 +18,7 @@ from specbench.facts import (
     RequestRow,
     Verdict,
 )
-from specbench.judge import cells, counters
+from specbench.judge import cells, counters, server_clock
 from specbench.judge.client import limits
 from specbench.methods import Counting, Expected
 
@@ -73,12 +73,15 @@ def judge_window(
                 advice="another client uses this server",
             )
         )
-    kept = counters.kept_time(before, after, names, required.simulator_late_steps)
-    verdicts += [kept] if kept is not None else []
     delta = acceptance = ratios = None
     if all(verdict.outcome == "pass" for verdict in verdicts if verdict.gate == "counters"):
         delta = counters.difference(before, after, names)
         verdicts.append(counters.foreign_traffic(delta, rows))
+        timed = (
+            counters.kept_time(before, after, names, required.simulator_late_steps),
+            server_clock.agreement(before, after, names, rows),
+        )
+        verdicts += [verdict for verdict in timed if verdict is not None]
         acceptance = counters.acceptance(delta)
     if acceptance is not None:
         verdicts.append(counters.identities(acceptance, expected, counting))

@@ -31,7 +31,7 @@ def test_every_table_is_marked(spec: Path) -> None:
 def test_cells_stand_as_people_wrote_them_under_each_arm(spec: Path) -> None:
     lines = run_cli("simulate", spec).output.splitlines()
     head = lines.index(TITLES[0]) + 1
-    assert lines[head].split()[:4] == ["arm", "stratum", "sampling", "concurrency"]
+    assert lines[head].split()[:4] == ["arm", "stratum", "sampling", "load"]
     rows = [line.split()[:5] for line in lines[head + 1 : head + 7]]
     arms = ("baseline", "ngram-k3", "eagle-k3")
     assert rows == [

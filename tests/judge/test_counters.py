@@ -232,3 +232,29 @@ def test_foreign_traffic_is_equality_unless_a_request_failed(
 def test_a_success_without_usage_leaves_foreign_traffic_undecided() -> None:
     rows = [row(0), row(1, completion_tokens=None)]
     assert counters.foreign_traffic(delta_of(50), rows).outcome == "undecided"
+
+
+def test_a_simulated_server_that_was_late_too_often_limits_the_window() -> None:
+    names = attrs.evolve(NAMES, steps="sim:steps_total", late_steps="sim:late_total")
+
+    def told(steps: float, late: float) -> CounterSnapshot:
+        engine = (("engine", "0"),)
+        return CounterSnapshot(
+            series={("sim:steps_total", engine): steps, ("sim:late_total", engine): late}
+        )
+
+    # 6 of 100 steps in the window, whatever was before.
+    verdict = counters.kept_time(told(50, 40), told(150, 46), names, 0.05)
+    assert verdict is not None
+    assert (verdict.outcome, verdict.observed) == ("fail", "6 of 100 steps ended over 2 ms late")
+    assert "simulator-limited" in verdict.advice
+    kept = counters.kept_time(told(50, 40), told(150, 45), names, 0.05)
+    assert kept is not None
+    assert kept.outcome == "pass"
+
+
+def test_real_servers_have_no_deadlines_to_keep() -> None:
+    empty = CounterSnapshot(series={})
+    assert counters.kept_time(empty, empty, NAMES, 0.05) is None
+    names = attrs.evolve(NAMES, steps="sim:steps_total", late_steps="sim:late_total")
+    assert counters.kept_time(empty, empty, names, 0.05) is None

@@ -81,10 +81,10 @@ def arguments(argv: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--host", default="127.0.0.1")
     parser.add_argument("--port", type=int, default=8000)
     parser.add_argument("--tensor-parallel-size", type=int, default=1)
-    parser.add_argument("--data-parallel-size", type=int, default=1)
-    parser.add_argument("--max-model-len", type=int, default=32_768)
-    parser.add_argument("--max-num-seqs", type=int, default=1024)
-    parser.add_argument("--max-num-batched-tokens", type=int, default=8192)
+    parser.add_argument("--data-parallel-size", type=_positive, default=1)
+    parser.add_argument("--max-model-len", type=_positive, default=32_768)
+    parser.add_argument("--max-num-seqs", type=_positive, default=1024)
+    parser.add_argument("--max-num-batched-tokens", type=_positive, default=8192)
     parser.add_argument("--gpu-memory-utilization", type=float, default=0.9)
     parser.add_argument(
         "--enable-prefix-caching", action=argparse.BooleanOptionalAction, default=True
@@ -106,6 +106,13 @@ def arguments(argv: Sequence[str] | None = None) -> argparse.Namespace:
     own.add_argument("--lossiness", type=float, default=0.0)
     own.add_argument("--fault", nargs="*", default=())
     return parser.parse_args(argv)
+
+
+def _positive(text: str) -> int:
+    number = int(text)
+    if number < 1:
+        raise argparse.ArgumentTypeError(f"{text} is not 1 or more")
+    return number
 
 
 def configured(asked: argparse.Namespace, environment: Mapping[str, str]) -> Configured:

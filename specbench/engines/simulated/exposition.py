@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Iterator
+from random import Random
 
 import attrs
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
@@ -96,6 +97,7 @@ class Exposition:
         )
         self._declare_own()
         self._worst_s = 0.0
+        self._order = Random(0)  # noqa: S311 - reproducible, not secret
         self._series: dict[int, _Series] = {}
         for engine in range(served.data_parallel):
             self._begin(engine)
@@ -201,11 +203,11 @@ class Exposition:
     def page(self, *, shuffled_labels: bool = False) -> str:
         """Give the exposition text.
 
-        With `shuffled_labels` the labels of every sample stand in another order, and the samples of
-        every family too; nothing else differs.
+        With `shuffled_labels` the labels of every sample and the samples of every family stand in
+        an order that differs from page to page; nothing else differs.
         """
         text = generate_latest(self._registry).decode()
-        return _shuffled(text) if shuffled_labels else text
+        return _shuffled(text, self._order) if shuffled_labels else text
 
     def _declare(self, family: Family) -> None:
         name = f"vllm:{family.name}"
@@ -284,24 +286,27 @@ def _families(served: Served) -> Iterator[Family]:
             yield family
 
 
-def _shuffled(text: str) -> str:
-    """Give a page with labels and samples of each family in the opposite order."""
+def _shuffled(text: str, order: Random) -> str:
+    """Give a page with labels and samples of each family in another order."""
     lines: list[str] = []
     samples: list[str] = []
+
+    def shuffled() -> list[str]:
+        return [_with_labels_shuffled(one, order) for one in order.sample(samples, len(samples))]
+
     for line in text.splitlines():
         if line.startswith("#"):
-            lines += reversed(samples)
+            lines += [*shuffled(), line]
             samples = []
-            lines.append(line)
         else:
-            samples.append(_with_labels_reversed(line))
-    lines += reversed(samples)
-    return "\n".join(lines) + "\n"
+            samples.append(line)
+    return "\n".join([*lines, *shuffled()]) + "\n"
 
 
-def _with_labels_reversed(sample: str) -> str:
+def _with_labels_shuffled(sample: str, order: Random) -> str:
     name, brace, rest = sample.partition("{")
     if not brace:
         return sample
-    labels, _, value = rest.rpartition("}")
-    return f"{name}{{{','.join(reversed(_LABEL.findall(labels)))}}}{value}"
+    text, _, value = rest.rpartition("}")
+    labels = _LABEL.findall(text)
+    return f"{name}{{{','.join(order.sample(labels, len(labels)))}}}{value}"

@@ -7,6 +7,7 @@ counted and their bytes made before they are due; at the deadline they are only 
 from __future__ import annotations
 
 import asyncio
+import os
 import sys
 import time
 from collections.abc import Callable, Mapping
@@ -14,17 +15,19 @@ from functools import partial
 
 import attrs
 
+from specbench.engines.simulated import log_places
 from specbench.engines.simulated.answers import Answer, Ask
 from specbench.engines.simulated.cost import CostModel
 from specbench.engines.simulated.exposition import Exposition, FinishedRequest, StepFigures
 from specbench.engines.simulated.faults import FATAL, Faults, due
 from specbench.engines.simulated.front_end import FrontEnd
 from specbench.engines.simulated.http_server import Reply, chunk
+from specbench.engines.simulated.log_printer import Printer
 from specbench.engines.simulated.prefix_cache import PrefixCache
 from specbench.engines.simulated.presets import Preset
 from specbench.engines.simulated.scheduler import Emission, Request, Rules, State, Step, step
 from specbench.engines.simulated.script import BLOCK_TOKENS, Script, blocks, script
-from specbench.engines.simulated.served import Served
+from specbench.engines.simulated.served import Served, Version
 from specbench.engines.simulated.text import Deviation
 
 SPIN_S = 0.0012
@@ -110,7 +113,7 @@ class Player:
 
     def submit(self, answer: Answer) -> None:
         """Take a request in. It goes to the engine that has least to do."""
-        self._arrived += 1
+        self._arrived += answer.reply is not None
         number, engine = min(enumerate(self._engines), key=lambda pair: pair[1].load)
         now_s = time.monotonic()
         live = _Live(answer=answer, count=self._arrived, arrived_s=now_s)
@@ -289,7 +292,7 @@ class Player:
         if self._answered == self.faults.restart_engine_after:
             self.exposition.restart_engine(self.served.data_parallel - 1)
         if self._answered == self.faults.crash_after:
-            _crash()
+            _crash(self.served.version)
 
     def _submit_foreign(self, ours: Answer) -> None:
         request_id = f"foreign-{self._arrived}"
@@ -354,12 +357,11 @@ async def _until(due_s: float) -> None:
         time.sleep(min(rest_s, SPIN_S))  # noqa: ASYNC251 - shorter than the loop can wait
 
 
-def _crash() -> None:
+def _crash(version: Version) -> None:
     """End as an engine does whose accelerator failed."""
-    import os
-
+    printer = Printer(version=version, pid=os.getpid(), clock=time.time, process="EngineCore")
     for line in FATAL:
-        sys.stderr.write(f"(EngineCore pid={os.getpid()}) ERROR {line}\n")
+        sys.stderr.write(f"{printer(log_places.FAILED, line, 'ERROR')}\n")
     sys.stderr.flush()
     sys.stdout.flush()
     os._exit(1)

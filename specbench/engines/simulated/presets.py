@@ -15,6 +15,8 @@ from specbench.engines.simulated.drafting import Chain
 from specbench.engines.simulated.text import PROSE, SOURCE, Genre, Habits
 
 GIB = 2**30
+ALIKE = {"eagle3": "eagle"}
+"""Methods that cost and accept as another does: of EAGLE-3 nothing was captured."""
 
 
 @attrs.frozen(kw_only=True)
@@ -72,12 +74,12 @@ class Preset:
         """Give what a method adds. One that is not known here costs what a draft model does."""
         if method == "none":
             return Drafter()
-        return self.drafters.get(method, self.drafters["draft_model"])
+        return self.drafters.get(ALIKE.get(method, method), self.drafters["draft_model"])
 
     @property
     def chains(self) -> Mapping[str, Mapping[Genre, Chain]]:
         """Give the acceptance chains by method."""
-        return {method: drafter.chains for method, drafter in self.drafters.items()}
+        return {method: self.drafter(method).chains for method in (*self.drafters, *ALIKE)}
 
     def cost(self, *, method: str, async_scheduling: bool, speed: float = 1.0) -> CostModel:
         """Give what steps cost under a method. At speed 2 everything takes half the time."""
@@ -93,6 +95,10 @@ class Preset:
             draft_token_s=drafter.token_s / speed,
             front_token_s=self.front_token_s / speed,
         )
+
+    def ready_s(self, method: str) -> float:
+        """Give how long a launch takes."""
+        return self.launch_s.get(ALIKE.get(method, method), self.launch_s["draft_model"])
 
     def model_bytes(self, method: str) -> float:
         """Give the memory of the weights, the drafter's included."""
@@ -128,8 +134,8 @@ H200_6B = Preset(
         "draft_model": Drafter(
             chains={
                 "code": (0.815, 0.825, 0.885),
-                "chat": (0.55, 0.65, 0.7),
-                "summary": (0.6, 0.7),
+                "chat": (0.766, 0.833, 0.751),
+                "summary": (0.764, 0.813, 0.820),
             },
             request_s=248e-6,
             position_s=1.17e-3,

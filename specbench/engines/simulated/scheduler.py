@@ -158,17 +158,20 @@ def step(state: State, *, rules: Rules, cost: CostModel) -> Step:
     prefilling = state.todo > 0
     drafted = np.where(prefilling, 0, np.maximum(taken - 1, 0))
     # Those who came in this step have no draft, and those who were put back no turn.
-    accepted = np.minimum(np.resize(np.append(right, taken * 0), taken.shape), drafted)
+    entered = np.zeros(max(len(taken) - len(right), 0), dtype=np.int64)
+    accepted = np.minimum(np.concatenate((right, entered))[: len(taken)], drafted)
     todo = np.where(prefilling, state.todo - taken, 0)
     speaks = (taken > 0) & (todo == 0)
     tokens = np.where(speaks, np.minimum(1 + accepted, state.length - state.generated), 0)
     ended = speaks & (state.generated + tokens == state.length)
-    after = attrs.evolve(
-        state,
+    after = State(
+        waiting=state.waiting,
+        running=state.running,
         todo=todo,
         context=state.context + np.where(prefilling, taken, tokens),
         generated=state.generated + tokens,
-        cache=_stored(state, prefilling & (todo == 0)),
+        length=state.length,
+        cache=_stored(state, prefilling & (todo == 0)) if prefilling.any() else state.cache,
     )
     prefilled = int(taken[prefilling].sum())
     return Step(
@@ -196,6 +199,8 @@ def step(state: State, *, rules: Rules, cost: CostModel) -> Step:
 
 def _admit(state: State, taken: Ints, rules: Rules) -> tuple[State, Ints, tuple[Admission, ...]]:
     """Take requests from the queue while seats, token budget and KV last."""
+    if not state.waiting:
+        return state, taken, ()
     budget = rules.max_scheduled_tokens - int(taken.sum())
     free = rules.kv_blocks - int(_blocks(state.context + taken).sum())
     seats = rules.max_num_seqs - len(state.running)
@@ -219,31 +224,37 @@ def _admit(state: State, taken: Ints, rules: Rules) -> tuple[State, Ints, tuple[
     if not count:
         return state, taken, ()
     entered = state.waiting[:count]
-    grown = attrs.evolve(
-        state,
+    grown = State(
         waiting=state.waiting[count:],
         running=(*state.running, *(one.request for one in entered)),
-        todo=np.append(state.todo, todo),
-        context=np.append(state.context, context),
-        generated=np.append(state.generated, [one.generated for one in entered]),
-        length=np.append(state.length, [one.request.script.length for one in entered]),
+        todo=_with(state.todo, todo),
+        context=_with(state.context, context),
+        generated=_with(state.generated, [one.generated for one in entered]),
+        length=_with(state.length, [one.request.script.length for one in entered]),
+        cache=state.cache,
     )
-    return grown, np.append(taken, chunks), tuple(admissions)
+    return grown, _with(taken, chunks), tuple(admissions)
+
+
+def _with(values: Ints, more: list[int]) -> Ints:
+    return np.concatenate((values, np.array(more, dtype=np.int64)))
 
 
 def _offers(state: State, depth: int) -> tuple[Ints, Ints]:
     """Give the drafts offered at the places reached, and how much of each is right."""
-    if not depth:
+    if not depth or not state.running:
         nothing = np.zeros_like(state.generated)
         return nothing, nothing
     places = zip(state.running, state.generated.tolist(), strict=True)
-    said = np.array([request.script.offers.at(place) for request, place in places], dtype=np.int64)
-    drafted, accepted = said.reshape(-1, 2).T
+    said = [request.script.offers.at(place) for request, place in places]
+    drafted, accepted = (np.array(one, dtype=np.int64) for one in zip(*said, strict=True))
     return np.minimum(drafted, depth), accepted
 
 
 def _within(budget: int, wanted: Ints) -> Ints:
     """Give each row what it wants, in order, until the budget is spent."""
+    if int(wanted.sum()) <= budget:
+        return wanted
     before = np.cumsum(wanted) - wanted
     given: Ints = np.clip(budget - before, 0, wanted)
     return given
@@ -251,6 +262,8 @@ def _within(budget: int, wanted: Ints) -> Ints:
 
 def _fitting(context: Ints, kv_blocks: int) -> int:
     """Give how many rows from the first hold no more blocks than there are."""
+    if int(context.sum()) // BLOCK_TOKENS + len(context) <= kv_blocks:
+        return len(context)
     return int(np.searchsorted(np.cumsum(_blocks(context)), kv_blocks, side="right"))
 
 
@@ -270,11 +283,12 @@ def _rows(state: State, stays: NDArray[np.bool_]) -> State:
     """Give the state with the rows that stay."""
     if stays.all():
         return state
-    return attrs.evolve(
-        state,
+    return State(
+        waiting=state.waiting,
         running=tuple(compress(state.running, stays.tolist())),
         todo=state.todo[stays],
         context=state.context[stays],
         generated=state.generated[stays],
         length=state.length[stays],
+        cache=state.cache,
     )

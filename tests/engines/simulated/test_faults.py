@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from specbench.facts import Acceptance
 from specbench.methods import Counting, Expected
 from specbench.observe import metrics
 from specbench.testing import simulated_server
+from tests.conftest import SMALL, run_small
 
 EAGLE = {"method": "eagle3", "model": "/models/head", "num_speculative_tokens": 3}
 DRAFTING: dict[str, Any] = {
@@ -84,6 +86,34 @@ def test_a_hang_times_out_and_never_settles(monkeypatch: pytest.MonkeyPatch) -> 
         assert server.exit_code is None
     assert statuses(driven).count("timeout") == 2
     assert {"success_rate", "settled"} <= failed(driven)
+
+
+def test_a_run_goes_on_past_servers_that_fail_and_tells_why(tmp_path: Path) -> None:
+    faults = "{SPECBENCH_FAULTS: 'ngram:refuse-launch=1, eagle3:crash-after=4'}"
+    document = (
+        SMALL.replace("flags: {speed: 4, seed: 3}", f"flags: {{speed: 20}}, env: {faults}")
+        .replace("{concurrency: [1, 4], requests: {1: 6, 4: 12}}", "{concurrency: [1]}")
+        .replace("blocks: 2", "blocks: 1")
+        .replace("correctness: {workload: small.jsonl, captures: 2, concurrency: [2]}\n", "")
+        .replace("{closed: {concurrency: [1]}}", "{closed: {concurrency: [1], requests: {1: 6}}}")
+    )
+    done = run_small(tmp_path, document)
+    closings = {
+        closing["arm"]: closing
+        for path in done.run.glob("*/deployment.json")
+        if (closing := {"arm": path.parent.name[7:-3], **json.loads(path.read_text())})
+    }
+    assert closings["baseline"]["status"] == "complete"
+    for arm, kind, line in (
+        ("ngram-k3", "out_of_memory", "CUDA out of memory"),
+        ("eagle-k3", "crash", "illegal memory access"),
+    ):
+        assert closings[arm]["status"] == "failed"
+        assert closings[arm]["exit_code"] == 1
+        assert closings[arm]["cause"]["kind"] == kind
+        assert line in closings[arm]["reason"]
+    # No block has its baseline and another arm.
+    assert done.result.exit_code == 4
 
 
 # Of the counters.
