@@ -125,9 +125,8 @@ def simulate(
     plain: Mapping[str, float | None] = {}
     for arm in arms:
         ready = stand_in.configured(arm)
-        none = "max_num_seqs must be 1 or more" if ready.served.max_num_seqs < 1 else ""
-        if refusal := ready.refusal or none:
-            not_played[arm.name] = f"refused at launch: {' '.join(refusal.split())}"
+        if ready.refusal is not None:
+            not_played[arm.name] = f"refused at launch: {' '.join(ready.refusal.split())}"
             if arm.role == "baseline":
                 said = f"preset {stand_in.preset.name} cannot serve the baseline, "
                 raise ExperimentError([Problem(said + not_played[arm.name])])

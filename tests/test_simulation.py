@@ -225,7 +225,7 @@ def test_unservable_arms_and_refused_ones_are_listed_and_not_played(
 def test_a_baseline_that_cannot_be_served_ends_it(played: Callable[..., Simulation]) -> None:
     with pytest.raises(ExperimentError, match="h200-6b cannot serve the baseline, refused"):
         played(vllm(", flags: {gpu-memory-utilization: 0.05}"))
-    with pytest.raises(ExperimentError, match="max_num_seqs must be 1 or more"):
+    with pytest.raises(ExperimentError, match="--max-num-seqs: must be 1 or more"):
         played(vllm(", flags: {max-num-seqs: 0}"))
     with pytest.raises(ExperimentError, match="no preset 'tpu'; one of: h200-6b, "):
         played(preset="tpu")

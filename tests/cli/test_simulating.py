@@ -35,7 +35,7 @@ def test_cells_stand_as_people_wrote_them_under_each_arm(spec: Path) -> None:
     rows = [line.split()[:5] for line in lines[head + 1 : head + 7]]
     arms = ("baseline", "ngram-k3", "eagle-k3")
     assert rows == [
-        [arm, "mixed", "greedy", *load] for arm in arms for load in (("1", "6"), ("4", "12"))
+        [arm, "mixed", "greedy", *load] for arm in arms for load in (("c=1", "6"), ("c=4", "12"))
     ]
 
 

@@ -23,6 +23,7 @@ from specbench.engines.simulated.speculative_config import method_of
 from specbench.engines.simulated.text import Deviation
 from specbench.engines.vllm import fields
 
+COUNTS = ("max_model_len", "max_num_seqs", "max_num_batched_tokens", "data_parallel_size")
 TOO_LITTLE_KV = (
     "ValueError: To serve at least one request with the models's max seq len ({longest}), "
     "({needed:.2f} GiB KV cache is needed, which is larger than the available KV cache memory "
@@ -81,10 +82,10 @@ def arguments(argv: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--host", default="127.0.0.1")
     parser.add_argument("--port", type=int, default=8000)
     parser.add_argument("--tensor-parallel-size", type=int, default=1)
-    parser.add_argument("--data-parallel-size", type=_positive, default=1)
-    parser.add_argument("--max-model-len", type=_positive, default=32_768)
-    parser.add_argument("--max-num-seqs", type=_positive, default=1024)
-    parser.add_argument("--max-num-batched-tokens", type=_positive, default=8192)
+    parser.add_argument("--data-parallel-size", type=int, default=1)
+    parser.add_argument("--max-model-len", type=int, default=32_768)
+    parser.add_argument("--max-num-seqs", type=int, default=1024)
+    parser.add_argument("--max-num-batched-tokens", type=int, default=8192)
     parser.add_argument("--gpu-memory-utilization", type=float, default=0.9)
     parser.add_argument(
         "--enable-prefix-caching", action=argparse.BooleanOptionalAction, default=True
@@ -106,13 +107,6 @@ def arguments(argv: Sequence[str] | None = None) -> argparse.Namespace:
     own.add_argument("--lossiness", type=float, default=0.0)
     own.add_argument("--fault", nargs="*", default=())
     return parser.parse_args(argv)
-
-
-def _positive(text: str) -> int:
-    number = int(text)
-    if number < 1:
-        raise argparse.ArgumentTypeError(f"{text} is not 1 or more")
-    return number
 
 
 def configured(asked: argparse.Namespace, environment: Mapping[str, str]) -> Configured:
@@ -140,7 +134,10 @@ def configured(asked: argparse.Namespace, environment: Mapping[str, str]) -> Con
     shown = faults.parse((*asked.fault, environment.get(faults.ENVIRONMENT, "")), method)
     served = _served(asked, decided, preset, method, shown)
     refusal, place = decided.refusal, decided.refused_in
-    if refusal is None and shown.refuse_launch:
+    if nothing := [name for name in COUNTS if getattr(asked, name) < 1]:
+        flag = nothing[0].replace("_", "-")
+        refusal, place = f"simulated: error: argument --{flag}: must be 1 or more", "arguments"
+    elif refusal is None and shown.refuse_launch:
         refusal, place = faults.OUT_OF_MEMORY, "worker"
     elif refusal is None and served.kv_cache_tokens < served.max_model_len:
         per_token = served.kv_cache_gib / max(served.kv_cache_tokens, 1)
