@@ -28,7 +28,7 @@ from specbench.launchers.readiness import until_ready
 from specbench.launchers.server import Server
 from specbench.measuring import Measuring, OnRow
 from specbench.observe import metrics, provenance
-from specbench.observe.logs import audit
+from specbench.observe.logs import audit_lines, read_lines
 from specbench.pace import pace
 from specbench.plan import Plan, PlannedArm, PlannedCell, PlannedDeployment
 from specbench.redaction import Redaction, redaction, scrubbed
@@ -315,7 +315,8 @@ class _Walk:
         configured = engine.config_facts(config) if isinstance(config, Mapping) else ()
         if config is not None:
             attempt.write_json("server_info.json", scrubbed(config))
-        found = audit(attempt.redaction.text(_log_of(attempt)), engine.log_patterns(), configured)
+        lines = read_lines(attempt.log) if attempt.log.exists() else ()
+        found = audit_lines(map(attempt.redaction.text, lines), engine.log_patterns(), configured)
         verdicts = effective.judge(found, deployment.arm.expected)
         attempt.write_json("audit.json", {"audit": found, "verdicts": verdicts})
         return verdicts

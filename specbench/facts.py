@@ -10,7 +10,11 @@ from typing import Any, Literal
 
 import attrs
 
+from specbench.properties import Value, typed
+
 Outcome = Literal["pass", "fail", "undecided"]
+Direction = Literal["favours baseline", "favours speculation", "unclear"]
+Scope = Literal["common", "asymmetric"]
 RequestStatus = Literal[
     "ok", "http_error", "stream_error", "connection_lost", "timeout", "incomplete"
 ]
@@ -140,6 +144,18 @@ class LogPattern:
     regex: str
     constant: str | None = None
     """The value when the line's presence is the statement."""
+    literal: str = ""
+    """Text that every such line has: looked for before the regex, which costs more."""
+    keep: Literal["last", "least", "most", "each"] = "last"
+    """Which of several lines counts; `each` joins what they say with `and`."""
+    decides: bool = False
+    """A worker decides it after the configuration that the server tells, which it overrides."""
+    listed: bool = False
+    """The value is a list: its commas stay."""
+    elapsed: bool = False
+    """The value is the seconds from the first stamp of the log to this line's."""
+    warning: str = ""
+    """What the line means where it is a warning, and states no value; `fact` is then its kind."""
 
 
 @attrs.frozen(kw_only=True)
@@ -163,14 +179,29 @@ class Fact:
 
 
 @attrs.frozen(kw_only=True)
+class LogWarning:
+    """A warning of a launch log that matters for a measurement."""
+
+    kind: str
+    meaning: str
+    line: str
+
+
+@attrs.frozen(kw_only=True)
 class Audit:
     """What one deployment really ran. A fact that no source gave is absent: unknown."""
 
     facts: tuple[Fact, ...]
+    warnings: tuple[LogWarning, ...] = ()
 
     def value(self, name: str) -> str | None:
         """Give a fact's value, or None when it is unknown."""
         return next((fact.value for fact in self.facts if fact.name == name), None)
+
+    def typed(self, name: str) -> Value | None:
+        """Give a fact's value as its property's type, or None when it is unknown."""
+        text = self.value(name)
+        return None if text is None else typed(name, text)
 
 
 @attrs.frozen(kw_only=True)
@@ -186,14 +217,20 @@ class Verdict:
 
 @attrs.frozen(kw_only=True)
 class Difference:
-    """A serving property in which an arm's deployment differs from the baseline's."""
+    """A serving property in which an arm's deployment or cell differs from a baseline's."""
 
     fact: str
     baseline: str
     arm: str
+    direction: Direction
+    """Whom the difference favours, all else equal."""
     meaning: str
     controlled: bool
     """A property that must be equal: its difference rejects the comparison."""
+    scope: Scope = "asymmetric"
+    """common: every speculative arm differs so. asymmetric: they differ among themselves, too."""
+    sentence: str
+    """The difference in plain words."""
 
 
 @attrs.frozen(kw_only=True)

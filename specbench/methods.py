@@ -72,6 +72,9 @@ class Confound:
     """Name of the audit fact, such as `async_scheduling`."""
     meaning: str
     """What the difference means for a comparison with the baseline."""
+    value: str | None = None
+    """What the arm's audit will state; None where it cannot be known before the launch. With
+    `design.equalise` the baseline is launched once more with it."""
 
 
 @attrs.frozen(kw_only=True)

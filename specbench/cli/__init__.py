@@ -7,7 +7,7 @@ import sys
 
 import click
 
-from specbench.cli import asking, describing, inspecting, running, starting
+from specbench.cli import asking, auditing, describing, inspecting, running, starting
 
 INTERRUPTED = 130
 UNWRITABLE = (
@@ -59,6 +59,7 @@ for command in (
     inspecting.runs_command,
     inspecting.show,
     inspecting.verify,
+    auditing.audit,
     asking.ingest,
     asking.query,
     inspecting.export,

@@ -61,9 +61,26 @@ CONFIG_FACTS = {
     "quantization": "model_config.quantization",
     "enforce_eager": "model_config.enforce_eager",
     "tensor_parallel": "parallel_config.tensor_parallel_size",
-    "cudagraph_mode": "compilation_config.cudagraph_mode",
+    "rejection_sample_method": "speculative_config.rejection_sample_method",
+    "max_num_active_seqs": "scheduler_config.max_num_active_seqs",
+    "stream_interval": "scheduler_config.stream_interval",
+    "kv_cache_dtype": "cache_config.cache_dtype",
+    "pipeline_parallel": "parallel_config.pipeline_parallel_size",
+    "data_parallel": "parallel_config.data_parallel_size",
+    "per_request_metrics": "observability_config.per_request_spec_decode_metrics",
+    "cudagraph_capture_sizes": "compilation_config.cudagraph_capture_sizes",
 }
 """Paths inside `vllm_config` of /server_info (read on 0.23.0 and 0.32.0)."""
+
+GRAPH_MODE = "compilation_config.cudagraph_mode"
+GRAPH_MODES = {
+    "0": "NONE",
+    "1": "PIECEWISE",
+    "2": "FULL",
+    "[2, 0]": "FULL_DECODE_ONLY",
+    "[2, 1]": "FULL_AND_PIECEWISE",
+}
+"""How /server_info writes vllm/config/compilation.py:CUDAGraphMode (0.23.0 and 0.32.0)."""
 
 NAMES = CounterNames(
     drafts="vllm:spec_decode_num_drafts_total",
@@ -161,8 +178,19 @@ def _config_facts(resolved: Mapping[str, Any]) -> Iterator[Fact]:
     if "speculative_config" in resolved and resolved["speculative_config"] is None:
         yield Fact(name="method", value="none", source="server_info: speculative_config")
     for name, path in CONFIG_FACTS.items():
-        value: Any = resolved
-        for part in path.split("."):
-            value = value.get(part) if isinstance(value, Mapping) else None
-        if value is not None and not isinstance(value, (Mapping, list)):
+        value = _inside(resolved, path)
+        if isinstance(value, list):
+            value = ",".join(map(str, value))
+        if value is not None and not isinstance(value, Mapping):
             yield Fact(name=name, value=str(value), source=f"server_info: {path}")
+    mode = GRAPH_MODES.get(str(_inside(resolved, GRAPH_MODE)))
+    if mode is not None:
+        yield Fact(name="cudagraph_mode", value=mode, source=f"server_info: {GRAPH_MODE}")
+
+
+def _inside(resolved: Mapping[str, Any], path: str) -> Any:
+    """Give what stands at a dotted path, None where nothing does."""
+    value: Any = resolved
+    for part in path.split("."):
+        value = value.get(part) if isinstance(value, Mapping) else None
+    return value
