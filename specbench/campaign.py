@@ -317,7 +317,9 @@ class _Walk:
             attempt.write_json("server_info.json", scrubbed(config))
         lines = read_lines(attempt.log) if attempt.log.exists() else ()
         found = audit_lines(map(attempt.redaction.text, lines), engine.log_patterns(), configured)
-        verdicts = effective.judge(found, deployment.arm.expected)
+        verdicts = effective.judge(
+            found, deployment.arm.expected, self._plan.read.experiment.sampling
+        )
         attempt.write_json("audit.json", {"audit": found, "verdicts": verdicts})
         return verdicts
 

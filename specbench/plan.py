@@ -14,12 +14,14 @@ import attrs
 
 from specbench.engines import ENGINES
 from specbench.engines.contract import Engine
+from specbench.equalising import left_unequal, twin
 from specbench.errors import ExperimentError, Problem
 from specbench.experiment.model import (
     REPEAT_SUFFIX,
     Arm,
     AttachedServer,
     AttachLauncher,
+    Experiment,
     Sampling,
 )
 from specbench.experiment.read import ReadExperiment
@@ -27,7 +29,7 @@ from specbench.experiment.rules import known_refusals, require_comparison
 from specbench.methods import Command, Confound, Counting, Expected, Method
 from specbench.order import arm_order, shuffled_cells
 
-Role = Literal["baseline", "noise_floor", "arm"]
+Role = Literal["baseline", "noise_floor", "equalised", "arm"]
 LEAST_REQUESTS = 64
 REQUESTS_PER_STREAM = 10
 
@@ -64,6 +66,8 @@ class PlannedArm:
     """The server that runs already; None when we launch it."""
     unservable: tuple[str, ...]
     """Why the engine's version is known to refuse it, each reason with its source."""
+    twin: str | None = None
+    """The baseline with this arm's settings, where there is one: its equalised denominator."""
 
 
 @attrs.frozen(kw_only=True)
@@ -136,7 +140,10 @@ def plan(
         )
     read = attrs.evolve(read, experiment=attrs.evolve(experiment, target=target))
     arms = tuple(_planned_arms(read, engine, methods))
-    refused = {arm.name: arm.unservable for arm in arms if arm.role != "noise_floor"}
+    if experiment.design.equalise:
+        arms = _with_twins(read, engine, arms)
+        notes += _left_unequal(arms, engine)
+    refused = {arm.name: arm.unservable for arm in arms if arm.role in ("baseline", "arm")}
     baseline, where = experiment.baseline().name, str(read.path)
     require_comparison(refused, baseline, where, launch_unservable=launch_unservable)
     return Plan(
@@ -243,16 +250,61 @@ def _planned_arms(
             )
 
 
+def _with_twins(
+    read: ReadExperiment, engine: Engine, arms: Sequence[PlannedArm]
+) -> tuple[PlannedArm, ...]:
+    """Give the arms with a twin of the baseline for each distinct set of confounds, after it."""
+    baseline = next(arm for arm in arms if arm.role == "baseline")
+    twins: dict[str, PlannedArm] = {}
+    named = []
+    for arm in arms:
+        found = twin(baseline.name, arm.confounds, engine) if arm.role == "arm" else None
+        named.append(attrs.evolve(arm, twin=found.name if found else None))
+        if found is not None and not arm.unservable:
+            properties = {**baseline.expected.properties, **found.properties}
+            twins[found.name] = attrs.evolve(
+                baseline,
+                name=found.name,
+                role="equalised",
+                command=engine.command(
+                    read.experiment.target, found.launch, _python(read.experiment)
+                ),
+                expected=attrs.evolve(baseline.expected, properties=properties),
+                confounds=(),
+            )
+    taken = [name for name in twins if name in {arm.name for arm in arms}]
+    if taken:
+        said = f"the baseline's twin would be named {taken[0]!r}, as an arm is"
+        raise ExperimentError([Problem(said, "rename the arm", str(read.path))])
+    after = 1 + max(i for i, arm in enumerate(named) if arm.role in ("baseline", "noise_floor"))
+    return (*named[:after], *twins.values(), *named[after:])
+
+
+def _left_unequal(arms: Sequence[PlannedArm], engine: Engine) -> Iterator[str]:
+    for arm in arms:
+        left = left_unequal(arm.confounds, engine)
+        if left:
+            yield (
+                f"arm {arm.name!r}: {', '.join(left)} cannot be set on the baseline before the "
+                "launch, and stay confounds of both comparisons"
+            )
+
+
+def _python(experiment: Experiment) -> str:
+    return experiment.launcher.python or sys.executable
+
+
 def _planned_arm(read: ReadExperiment, engine: Engine, arm: Arm, method: Method[Any]) -> PlannedArm:
     experiment = read.experiment
     options, target = arm.options, experiment.target
-    python = experiment.launcher.python or sys.executable
+    expected = method.expected(options, target)
+    properties = {"tensor_parallel": str(target.tensor_parallel), **expected.properties}
     return PlannedArm(
         name=arm.name,
         role="baseline" if arm is experiment.baseline() else "arm",
         arm=arm,
-        command=engine.command(target, method.launch(options, target), python),
-        expected=method.expected(options, target),
+        command=engine.command(target, method.launch(options, target), _python(experiment)),
+        expected=attrs.evolve(expected, properties=properties),
         counting=method.counting(options, target),
         confounds=method.confounds(options, target),
         caveats=method.caveats(options),

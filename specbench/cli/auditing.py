@@ -99,5 +99,5 @@ def _shown(row: dict[str, Any], side: str) -> str:
 
 
 def _quoted(fact: dict[str, Any]) -> str:
-    source = fact["source"]
+    source: str = fact["source"]
     return source if len(source) <= QUOTED else source[:QUOTED] + "..."

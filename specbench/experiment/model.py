@@ -210,6 +210,12 @@ class Design:
         default=True,
         metadata=said("Launch the baseline twice a block, to see what equal arms differ by."),
     )
+    equalise: bool = attrs.field(
+        default=False,
+        metadata=said(
+            "Launch the baseline once more for each set of settings that arms lose, as with them."
+        ),
+    )
 
 
 @attrs.frozen(kw_only=True)

@@ -178,6 +178,9 @@ def _concurrency_problems(closed: ClosedLoad) -> Iterator[Placed]:
 
 def _attached_problems(experiment: Experiment, launcher: AttachLauncher) -> Iterator[Placed]:
     at = ("launcher", "servers")
+    if experiment.design.equalise:
+        said = "servers that run already cannot be launched with the settings of an arm"
+        yield ("design", "equalise"), Problem(said, "leave equalise out, or launch the servers")
     names = [arm.name for arm in experiment.arms]
     if experiment.design.noise_floor:
         names += [f"{a.name}{REPEAT_SUFFIX}" for a in experiment.arms if a.method == "baseline"]

@@ -40,6 +40,7 @@ TABLES = {
     "effects": _OF_A_RUN,
     "repeats": _OF_A_RUN,
     "differences": _OF_A_RUN,
+    "cell_differences": _OF_A_RUN,
     "facts": _OF_A_DEPLOYMENT,
 }
 """How each exported table belongs to a run."""

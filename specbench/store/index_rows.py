@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any
 
 import attrs
-import cattrs
 
 import specbench
 from specbench.analysis.effects import Effect
 from specbench.judge import cells as cell_rules
-from specbench.judge.confounds import differences
-from specbench.methods import Confound
+from specbench.store.comparisons import Comparison
 from specbench.store.judged_run import JudgedCell, JudgedDeployment, JudgedRun
 from specbench.whole_files import file_digest, read_json
 
@@ -169,33 +167,15 @@ def verdict_rows(item: JudgedDeployment) -> Iterator[Row]:
         }
 
 
-def difference_rows(run: JudgedRun, deployments: Sequence[JudgedDeployment]) -> Iterator[Row]:
-    """Give what differs from the baseline of each deployment's block."""
-    plain = [item for item in deployments if item.arm["role"] != "arm" and item.audit]
-    plain.sort(key=lambda item: item.arm["role"] == "baseline")
-    audits = {item.block: item.audit for item in plain}
-    for item in deployments:
-        base = audits.get(item.block)
-        if item.arm["role"] == "baseline" or base is None or item.audit is None:
-            continue
-        named = cattrs.structure(item.arm["confounds"], tuple[Confound, ...])
-        for difference in differences(base, item.audit, named):
-            yield {
-                "run_id": run.run_id,
-                "block": item.block,
-                "arm": item.arm["name"],
-                "fact": difference.fact,
-                "baseline": difference.baseline,
-                "arm_value": difference.arm,
-                "meaning": difference.meaning,
-                "controlled": difference.controlled,
-            }
-
-
-def effect_row(run: JudgedRun, effect: Effect) -> Row:
-    """Give the row of an effect."""
+def effect_row(run: JudgedRun, comparison: Comparison, effect: Effect) -> Row:
+    """Give the row of an effect, with what it may not be read without."""
+    point = (effect.stratum, effect.sampling, effect.concurrency)
+    blocks = [repeat.block for repeat in effect.repeats]
     return {
         "run_id": run.run_id,
+        "comparison": comparison.kind,
+        "denominator": comparison.denominator,
+        "confounds": comparison.confounds(effect.arm, point, blocks),
         **attrs.asdict(effect, filter=lambda field, _: field.name not in ("repeats", "interval")),
         "blocks": len(effect.repeats),
         "low": effect.interval.low if effect.interval else None,
@@ -204,11 +184,13 @@ def effect_row(run: JudgedRun, effect: Effect) -> Row:
     }
 
 
-def repeat_rows(run: JudgedRun, effect: Effect) -> Iterator[Row]:
+def repeat_rows(run: JudgedRun, comparison: Comparison, effect: Effect) -> Iterator[Row]:
     """Give the ratios behind an effect."""
     for repeat in effect.repeats:
         yield {
             "run_id": run.run_id,
+            "comparison": comparison.kind,
+            "denominator": comparison.denominator,
             "arm": effect.arm,
             "stratum": effect.stratum,
             "sampling": effect.sampling,

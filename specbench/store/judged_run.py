@@ -10,7 +10,7 @@ import cattrs
 
 from specbench.artifacts import AttemptFolder, CellFolder, RunFolder
 from specbench.engines import ENGINES
-from specbench.experiment.model import Gates
+from specbench.experiment.model import Gates, Sampling
 from specbench.facts import Audit, CounterNames, CounterSnapshot, RequestRow, Verdict
 from specbench.judge import cells as cell_rules
 from specbench.judge import effective
@@ -94,6 +94,7 @@ def judged_deployments(run: JudgedRun) -> Iterator[JudgedDeployment]:
     attempts = [item for item in run.folder.attempts() if item.closing() is not None]
     holders = [item.deployment for item in attempts if item.cells()]
     processes: dict[float, AttemptFolder] = {}
+    samplings = cattrs.structure(run.experiment["sampling"], tuple[Sampling, ...])
     for attempt in attempts:
         arm = run.arm(attempt.deployment)
         block, place, _ = attempt.deployment.removeprefix("b").split("-", 2)
@@ -109,7 +110,7 @@ def judged_deployments(run: JudgedRun) -> Iterator[JudgedDeployment]:
             audit=found,
             # Without its audit a measured deployment is unknown, which is not the same as good.
             verdicts=(
-                effective.judge(found or Audit(facts=()), expected)
+                effective.judge(found or Audit(facts=()), expected, samplings)
                 if found or attempt.cells()
                 else ()
             ),

@@ -1,7 +1,7 @@
--- The index over raw run folders. Rebuilt whole by every ingest; layout 1.
+-- The index over raw run folders. Rebuilt whole by every ingest; layout 2.
 
 create table layout (version integer not null);
-insert into layout values (1);
+insert into layout values (2);
 comment on table layout is 'One row: the version of this layout.';
 
 create table experiments (
@@ -56,7 +56,7 @@ create table deployments (
 comment on column deployments.same_process_as is 'An attached server that an earlier deployment measured already: not independent, so it gives no effect.';
 comment on column deployments.every_step_drafts is 'False: steps may go undrafted, so tokens_per_step, not acceptance_length, bounds the gain. Null without speculation.';
 comment on table deployments is 'One row a launched server, failed ones too. The independent statistical unit.';
-comment on column deployments.role is 'baseline, noise_floor (the baseline launched again) or arm.';
+comment on column deployments.role is 'baseline, noise_floor (the baseline launched again), equalised (the baseline with settings of an arm) or arm.';
 comment on column deployments.status is 'complete, rejected (not in effect), failed or interrupted.';
 comment on column deployments.ready_s is 'Seconds from spawn to a first real completion.';
 comment on column deployments.split is 'True when the cells of this block and arm come from several attempts.';
@@ -187,19 +187,47 @@ create table verdicts (
 comment on table verdicts is 'The outcome of every declared rule, on a deployment (cell_id null) or on a cell.';
 
 create table differences (
-    run_id     varchar not null,
-    block      integer not null,
-    arm        varchar not null,
-    fact       varchar not null,
-    baseline   varchar not null,
-    arm_value  varchar not null,
-    meaning    varchar not null,
-    controlled boolean not null
+    run_id      varchar not null,
+    comparison  varchar not null,
+    denominator varchar not null,
+    block       integer not null,
+    arm         varchar not null,
+    fact        varchar not null,
+    baseline    varchar not null,
+    arm_value   varchar not null,
+    direction   varchar not null,
+    scope       varchar not null,
+    meaning     varchar not null,
+    controlled  boolean not null,
+    sentence    varchar not null
 );
-comment on table differences is 'Serving properties in which an arm differs from the baseline of its block, besides the method.';
+comment on table differences is 'Serving properties in which an arm differs from the baseline, or its twin, of its block, besides the method.';
+comment on column differences.denominator is 'The baseline as it is served (comparison shipped), or its twin with the arm''s settings (equalised).';
+comment on column differences.direction is 'favours baseline, favours speculation or unclear: all else equal.';
+comment on column differences.scope is 'common: every speculative arm differs so. asymmetric: they differ among themselves, too.';
+
+create table cell_differences (
+    run_id      varchar not null,
+    comparison  varchar not null,
+    denominator varchar not null,
+    block       integer not null,
+    arm         varchar not null,
+    stratum     varchar not null,
+    sampling    varchar not null,
+    concurrency integer not null,
+    fact        varchar not null,
+    baseline    varchar not null,
+    arm_value   varchar not null,
+    direction   varchar not null,
+    meaning     varchar not null,
+    sentence    varchar not null
+);
+comment on table cell_differences is 'What differs between a cell of an arm and the same cell of what it is compared with: graphs, running below asked, preemptions, prefix hits, a full KV cache, other prompts.';
 
 create table effects (
     run_id        varchar not null,
+    comparison    varchar not null,
+    denominator   varchar not null,
     arm           varchar not null,
     role          varchar not null,
     stratum       varchar not null,
@@ -213,14 +241,19 @@ create table effects (
     high          double,
     interval_note varchar not null,
     missing       varchar[] not null,
+    confounds     varchar[] not null,
     judged_by     varchar not null
 );
 comment on table effects is 'Arm / baseline over blocks, one row a cell and metric. Above 1 is more: good for throughput, bad for times.';
+comment on column effects.comparison is 'shipped: against the baseline as it is served. equalised: against its twin with the arm''s own settings.';
+comment on column effects.confounds is 'What else differed, a sentence each: no ratio may be read without them.';
 comment on column effects.estimate is 'Geometric mean of the ratios of the blocks.';
 comment on column effects.low is 'Lower bound of the 95% Student t interval of log ratios over blocks; null under 3 blocks.';
 
 create table repeats (
     run_id      varchar not null,
+    comparison  varchar not null,
+    denominator varchar not null,
     arm         varchar not null,
     stratum     varchar not null,
     sampling    varchar not null,

@@ -11,7 +11,7 @@ from tests.conftest import CAPTURES
 
 
 def h200(arm: str) -> Audit:
-    log = (CAPTURES / "vllm-0.23.0-h200" / arm / "launch.log").read_text(errors="replace")
+    log = (CAPTURES / "launches/vllm-0.23.0-h200" / f"{arm}.log").read_text(errors="replace")
     return audit(log, ENGINES["vllm"].log_patterns(), ())
 
 

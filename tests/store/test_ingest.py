@@ -27,6 +27,7 @@ TABLES = (
     "captures",
     "verdicts",
     "differences",
+    "cell_differences",
     "effects",
     "repeats",
 )
@@ -120,7 +121,8 @@ def test_ingesting_twice_gives_equal_rows(finished: FinishedRun, tmp_path: Path)
                 {table: rows(connection, f"select * from {table} order by all") for table in TABLES}
             )
     assert read[0] == read[1]
-    assert all(read[0][table] for table in TABLES)
+    # Whether cells differ depends on how this machine ran them.
+    assert all(read[0][table] for table in TABLES if table != "cell_differences")
 
 
 def test_every_table_and_view_has_a_comment(finished: FinishedRun) -> None:

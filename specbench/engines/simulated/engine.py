@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from specbench.engines.contract import Setting
 from specbench.engines.vllm.engine import VllmEngine
 from specbench.errors import Problem
 from specbench.experiment.model import Target
@@ -38,3 +39,7 @@ class SimulatedEngine(VllmEngine):
             argv=(*argv, *self.arguments(target, launch)),
             environment={**target.env, **launch.environment},
         )
+
+    def setting(self, fact: str, value: str) -> Setting | None:
+        """Give the one property that the simulated server can be told to lack."""
+        return super().setting(fact, value) if fact == "async_scheduling" else None

@@ -281,6 +281,7 @@ def main() -> None:
         drafting=drafts,
         drafter=speculation.get("model") if speculation else None,
         speculation=speculation,
+        async_asked=arguments.async_scheduling,
     )
     step_s = arguments.step_ms / 1000
     cost = CostModel(
@@ -312,6 +313,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--max-model-len", type=int, default=32_768)
     parser.add_argument("--max-num-seqs", type=int, default=256)
     parser.add_argument("--speculative-config")
+    parser.add_argument("--async-scheduling", action=argparse.BooleanOptionalAction, default=True)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--step-ms", type=float, default=4.0)
     parser.add_argument("--token-us", type=float, default=60.0)

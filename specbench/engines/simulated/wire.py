@@ -28,11 +28,12 @@ class Served:
     drafting: Drafting
     drafter: str | None
     speculation: Mapping[str, Any] | None
+    async_asked: bool = True
 
     @property
     def async_scheduling(self) -> bool:
         """As vLLM 0.32 decides: n-gram loses it."""
-        return self.drafting.method != "ngram"
+        return self.async_asked and self.drafting.method != "ngram"
 
     @property
     def kv_tokens(self) -> int:
@@ -150,7 +151,7 @@ def log_lines(served: Served) -> Iterator[str]:
         f"speculative_config={speculation}, dtype=simulated, max_seq_len={served.max_model_len}, "
         f"tensor_parallel_size={served.tensor_parallel}, enable_prefix_caching=False"
     )
-    if not served.async_scheduling:
+    if served.async_asked and not served.async_scheduling:
         yield (
             f"Async scheduling not supported with {served.drafting.method}-based speculative "
             "decoding and will be disabled."

@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar
 
-from specbench.engines.contract import Engine
+from specbench.engines.contract import Engine, Setting
 from specbench.engines.vllm import failures, fields, log_lines, refusals
 from specbench.errors import Problem
 from specbench.experiment.model import Flag, Target
@@ -136,6 +136,21 @@ class VllmEngine(Engine):
         if launch.speculation:
             arguments += ["--speculative-config", json.dumps(dict(launch.speculation))]
         return (*arguments, *launch.arguments)
+
+    def setting(self, fact: str, value: str) -> Setting | None:
+        """Give the flag or variable that takes from a baseline what a method loses.
+
+        vllm/engine/arg_utils.py and vllm/config/vllm.py, 0.23 to 0.33.
+        """
+        if (fact, value) == ("async_scheduling", "False"):
+            return Setting("no-async", Launch(arguments=("--no-async-scheduling",)))
+        if (fact, value) == ("model_runner", "V1"):
+            return Setting("runner-v1", Launch(environment={"VLLM_USE_V2_MODEL_RUNNER": "0"}))
+        if fact == "max_num_scheduled_tokens" and value:
+            # Without speculation the whole batched budget is scheduled.
+            budget = ("--max-num-batched-tokens", value)
+            return Setting(f"budget-{value}", Launch(arguments=budget))
+        return None
 
     def log_patterns(self) -> tuple[LogPattern, ...]:
         """Give vLLM's lines, 0.11 to 0.33."""
