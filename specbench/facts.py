@@ -100,6 +100,13 @@ class CounterNames:
     running: str
     waiting: str
     process_start: str
+    steps: str
+    """Count of the histogram of engine steps."""
+    queue: str
+    prefill: str
+    decode: str
+    """Histograms, without `_sum` and `_count`, of the seconds that requests spent so."""
+    kv_usage: str
 
 
 @attrs.frozen(kw_only=True)
@@ -114,15 +121,33 @@ class CounterDelta:
     """What the counters did between two snapshots of one process, summed over engines."""
 
     generation_tokens: int
-    preemptions: int
-    prefix_queries: int
-    prefix_hits: int
+    preemptions: int | None
+    """None, as below, where the server has no such series."""
+    prefix_queries: int | None
+    prefix_hits: int | None
     drafts: int | None
     """None when the server has no speculative series."""
     draft_tokens: int | None
     accepted_tokens: int | None
     accepted_per_position: tuple[int, ...] | None
     engines: tuple[str, ...]
+
+
+@attrs.frozen(kw_only=True)
+class ServerSide:
+    """How the server spent a window, by its own histograms. None where it has none."""
+
+    engine_steps: int | None
+    """Steps that produced output, drafted or not, summed over engines."""
+    realised_batch: float | None
+    """Tokens of the target's own a step, at least: the sequences that a step advanced."""
+    step_s: float | None
+    """Window seconds a step of one engine. Comparable at equal realised batch only."""
+    undrafted_least: int | None
+    """Sequence steps that went without a draft, at least."""
+    queue_mean_s: float | None
+    prefill_mean_s: float | None
+    decode_mean_s: float | None
 
 
 @attrs.frozen(kw_only=True)

@@ -95,8 +95,14 @@ class Ngram(Method[NgramOptions]):
         return tuple(found)
 
     def counting(self, options: NgramOptions, target: Target) -> Counting | None:  # noqa: ARG002
-        """A step without a match drafts nothing, and a draft is as long as its match."""
-        return Counting(every_step_drafts=False, full_depth=False)
+        """Up to 0.32 a step without a match drafts nothing, and a draft is as long as its match.
+
+        From 0.33 on n-gram runs on runner V2, which fills a draft that has no match: every step
+        drafts, and acceptance rates of the two do not compare (vllm/v1/worker/gpu/spec_decode).
+        """
+        version = None if target.engine == "simulated" else release(target)
+        always = version is not None and version >= WITH_ASYNC
+        return Counting(every_step_drafts=always, full_depth=False)
 
 
 @hookimpl

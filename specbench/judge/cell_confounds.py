@@ -117,13 +117,13 @@ def _running(cell: CellServing) -> _State | None:
 
 
 def _preemptions(cell: CellServing) -> _State | None:
-    if cell.delta is None:
+    if cell.delta is None or cell.delta.preemptions is None:
         return None
     return _State(-cell.delta.preemptions, f"{cell.delta.preemptions} preemptions")
 
 
 def _prefix_hits(cell: CellServing) -> _State | None:
-    if cell.delta is None or not cell.delta.prefix_queries:
+    if cell.delta is None or not cell.delta.prefix_queries or cell.delta.prefix_hits is None:
         return None
     rate = cell.delta.prefix_hits / cell.delta.prefix_queries
     return _State(rate, f"{rate:.1%} of prompt tokens found")

@@ -15,9 +15,11 @@ from specbench.facts import (
     CounterNames,
     CounterSnapshot,
     RequestRow,
+    ServerSide,
     Verdict,
 )
 from specbench.judge import cells, counters
+from specbench.judge.steps import server_side
 from specbench.methods import Counting, Expected
 
 
@@ -30,6 +32,8 @@ class Judged:
     """None when the counters were rejected."""
     acceptance: Acceptance | None
     ratios: AcceptanceSummary | None
+    server: ServerSide | None
+    """None when the counters were rejected."""
     verdicts: tuple[Verdict, ...]
 
     @property
@@ -65,11 +69,20 @@ def judge_window(
                 advice="another client uses this server",
             )
         )
-    delta = acceptance = ratios = None
+    delta = acceptance = ratios = server = None
     if all(verdict.outcome == "pass" for verdict in verdicts if verdict.gate == "counters"):
         delta = counters.difference(before, after, names)
         verdicts.append(counters.foreign_traffic(delta, rows))
         acceptance = counters.acceptance(delta)
+        complete = summary.successes == summary.requests
+        server = server_side(
+            before,
+            after,
+            names,
+            delta,
+            duration_s=summary.duration_s,
+            succeeded=summary.successes if complete else None,
+        )
     if acceptance is not None:
         verdicts.append(counters.identities(acceptance, expected, counting))
         ratios = counters.summarise(
@@ -82,5 +95,6 @@ def judge_window(
         delta=delta,
         acceptance=acceptance,
         ratios=ratios,
+        server=server,
         verdicts=tuple(verdicts),
     )

@@ -108,6 +108,8 @@ def cell_row(item: JudgedDeployment, cell: JudgedCell) -> Row:
             name: getattr(judged.delta, name)
             for name in ("preemptions", "prefix_queries", "prefix_hits")
         }
+    if judged.server:
+        row |= attrs.asdict(judged.server)
     if judged.acceptance:
         row |= {
             "drafts": judged.acceptance.drafts,

@@ -108,6 +108,13 @@ create table cells (
     preemptions            bigint,
     prefix_queries         bigint,
     prefix_hits            bigint,
+    engine_steps           bigint,
+    realised_batch         double,
+    step_s                 double,
+    undrafted_least        bigint,
+    queue_mean_s           double,
+    prefill_mean_s         double,
+    decode_mean_s          double,
     clock                  varchar not null,
     started_unix_s         double not null,
     judged_by              varchar not null,
@@ -126,6 +133,11 @@ comment on column cells.acceptance_length is '1 + accepted / drafts.';
 comment on column cells.acceptance_by_position is 'Accepted at position i / drafts; sums to acceptance_length - 1.';
 comment on column cells.tokens_per_step is 'T / (T - accepted) over completion tokens T: bounds the gain where steps may go undrafted.';
 comment on column cells.prefix_hits is 'Prompt tokens found in the prefix cache, of prefix_queries asked for.';
+comment on column cells.engine_steps is 'Engine steps that produced output, drafted or not; null where the server has no such histogram.';
+comment on column cells.realised_batch is '(generated - accepted tokens) / engine steps: sequences that a step advanced, at least.';
+comment on column cells.step_s is 'Window seconds a step of one engine. Compare it at equal realised batch only: view step_costs.';
+comment on column cells.undrafted_least is 'Sequence steps that went without a draft, at least; null without speculation or when a request failed.';
+comment on column cells.queue_mean_s is 'Mean seconds that requests waited in the server, by its histogram; prefill and decode alike.';
 comment on column cells.delivered_accepted_max is 'Most accepted tokens that can have reached a client; the counters precede truncation.';
 
 create table requests (
@@ -289,3 +301,16 @@ select e.*, x.simulated
 from effects e join experiments x using (run_id)
 where e.metric = 'output_throughput';
 comment on view speedups is 'Throughput effects: above 1 the arm is faster than the baseline.';
+
+create view step_costs as
+select
+    a.run_id, a.block, a.arm, c.stratum, c.sampling, c.concurrency,
+    b.realised_batch as baseline_batch, c.realised_batch as arm_batch,
+    b.step_s as baseline_step_s, c.step_s as arm_step_s, c.step_s / b.step_s as cost
+from cells c join deployments a using (deployment_id)
+join deployments d on d.run_id = a.run_id and d.block = a.block and d.role = 'baseline'
+join cells b on b.deployment_id = d.deployment_id and b.stratum = c.stratum
+    and b.sampling = c.sampling and b.concurrency = c.concurrency
+where a.role = 'arm' and not b.rejected and not c.rejected
+    and abs(c.realised_batch / b.realised_batch - 1) <= 0.05;
+comment on view step_costs is 'What a step of an arm costs against one of the baseline, where both advanced equally many sequences a step (within 5%).';

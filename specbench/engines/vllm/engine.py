@@ -96,6 +96,11 @@ NAMES = CounterNames(
     running="vllm:num_requests_running",
     waiting="vllm:num_requests_waiting",
     process_start="process_start_time_seconds",
+    steps="vllm:iteration_tokens_total_count",
+    queue="vllm:request_queue_time_seconds",
+    prefill="vllm:request_prefill_time_seconds",
+    decode="vllm:request_decode_time_seconds",
+    kv_usage="vllm:kv_cache_usage_perc",
 )
 
 

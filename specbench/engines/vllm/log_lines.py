@@ -81,7 +81,8 @@ CONFIGURATION: tuple[LogPattern, ...] = (
     ),
     LogPattern(
         fact="default_sampling",
-        regex=r"^Default (?:vLLM )?sampling parameters have been overridden by .*: `(?P<value>[^`]+)`",
+        regex=r"^Default (?:vLLM )?sampling parameters have been overridden by .*: "
+        r"`(?P<value>[^`]+)`",
         listed=True,
     ),
 )
