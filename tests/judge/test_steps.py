@@ -75,8 +75,8 @@ def test_a_histogram_that_shrank_or_is_no_number_is_unknown(total: str) -> None:
 
 def test_replicas_step_side_by_side() -> None:
     lines = "".join(
-        f'vllm:generation_tokens_total{{engine="{rank}"}} {{tokens}}\n'
-        f'vllm:iteration_tokens_total_count{{engine="{rank}"}} {{steps}}\n'
+        f'vllm:generation_tokens_total{{{{engine="{rank}"}}}} {{tokens}}\n'
+        f'vllm:iteration_tokens_total_count{{{{engine="{rank}"}}}} {{steps}}\n'
         for rank in "01"
     )
     found = served(
