@@ -98,6 +98,10 @@ def plan_facts(planned: Plan) -> dict[str, Any]:
             "prompts": {
                 stratum: len(planned.read.prompts(stratum)) for stratum in planned.read.strata()
             },
+            "sources": {
+                stratum: sorted({prompt.source for prompt in planned.read.prompts(stratum)})
+                for stratum in planned.read.strata()
+            },
             "notes": planned.notes,
         }
     )

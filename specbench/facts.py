@@ -69,6 +69,8 @@ class Output:
     text: str
     token_ids: tuple[int, ...] | None
     finish_reason: str | None
+    prompt_reuse: float | None = None
+    """Share of its runs of four words or signs that stand in the prompt."""
 
 
 @attrs.frozen(kw_only=True)
@@ -148,6 +150,37 @@ class ServerSide:
     queue_mean_s: float | None
     prefill_mean_s: float | None
     decode_mean_s: float | None
+
+
+@attrs.frozen(kw_only=True)
+class Sample:
+    """One reading inside a window."""
+
+    at_ns: int
+    of: str
+    """`server`, or an accelerator such as `gpu0`."""
+    quantity: str
+    """Such as running, kv_usage, sm_clock_mhz."""
+    value: float
+
+
+@attrs.frozen(kw_only=True)
+class Sampled:
+    """What the samples of one window amount to. None where nobody told."""
+
+    samples: int
+    running_mean: float | None
+    waiting_max: float | None
+    kv_usage_max: float | None
+    gpu_memory_gib: float | None
+    gpu_utilisation: float | None
+    sm_clock_mhz: float | None
+    power_w: float | None
+    energy_per_token_j: float | None
+    sm_activity: float | None
+    tensor_activity: float | None
+    nvlink_mib_s: float | None
+    pcie_mib_s: float | None
 
 
 @attrs.frozen(kw_only=True)
@@ -256,6 +289,19 @@ class Difference:
     """common: every speculative arm differs so. asymmetric: they differ among themselves, too."""
     sentence: str
     """The difference in plain words."""
+
+
+@attrs.frozen(kw_only=True)
+class Anomaly:
+    """Something in the numbers that a person must look at before believing them."""
+
+    kind: str
+    arm: str
+    stratum: str
+    sampling: str
+    concurrency: int | None
+    """None when it is about all load points."""
+    sentence: str
 
 
 @attrs.frozen(kw_only=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 from urllib.parse import urlsplit
@@ -12,13 +12,15 @@ import attrs
 import specbench
 from specbench.artifacts import AttemptFolder
 from specbench.errors import DeploymentError
-from specbench.experiment.model import Sampling
-from specbench.facts import RequestRow, Window
+from specbench.experiment.model import Prompt, Sampling
+from specbench.facts import Output, RequestRow, Window
 from specbench.journal import Journal
 from specbench.judge.cells import same_prompts
+from specbench.judge.prompt_reuse import prompt_reuse, runs_of
 from specbench.judge.window import Judged, judge_window
 from specbench.launchers.server import Server
 from specbench.observe import metrics
+from specbench.observe.sampler import sampling
 from specbench.plan import Plan, PlannedCell, PlannedDeployment
 from specbench.stopping import Stopping
 from specbench.traffic.drive import drive
@@ -95,7 +97,12 @@ class Measuring:
         }
         with self._journal.phase("settle", *where):
             before, settled_before = await metrics.settled(url, names)
-        with self._journal.phase("drive", *where), self._stopping.finishing():
+        every_s = self._plan.read.experiment.sample_every_s
+        with (
+            self._journal.phase("drive", *where),
+            self._stopping.finishing(),
+            sampling(url, names, every_s) as sampler,
+        ):
             window = await paced(requests, on_row=self._on_row, stop=lambda: self._stopping.asked)
         if len(window.rows) < len(requests):
             await self._stopping.end()
@@ -110,9 +117,10 @@ class Measuring:
         with self._journal.phase("write", *where):
             attempt.write_cell(
                 cell.name,
-                window,
+                attrs.evolve(window, outputs=_with_reuse(window.outputs, prompts)),
                 before=before,
                 after=after,
+                samples=sampler.samples(),
                 facts={
                     "stratum": cell.stratum,
                     "sampling": cell.sampling.name,
@@ -121,6 +129,7 @@ class Measuring:
                     "aborted": lost is not None,
                     "warmup": attrs.asdict(warmed),
                     "settled": settled,
+                    "sampler": attrs.asdict(sampler.cost()),
                     "specbench": specbench.__version__,
                 },
             )
@@ -150,6 +159,20 @@ class Measuring:
             sampling=sampling,
             salt=salt,
         )
+
+
+def _with_reuse(outputs: Sequence[Output], prompts: Sequence[Prompt]) -> tuple[Output, ...]:
+    """Give outputs with the share of them that their prompts hold."""
+    asked = {output.prompt_id for output in outputs}
+    held = {
+        prompt.id: frozenset(run for message in prompt.messages for run in runs_of(message.content))
+        for prompt in prompts
+        if prompt.id in asked
+    }
+    return tuple(
+        attrs.evolve(output, prompt_reuse=prompt_reuse(held[output.prompt_id], output.text))
+        for output in outputs
+    )
 
 
 def _told(judged: Judged) -> dict[str, Any]:

@@ -275,6 +275,13 @@ class Experiment:
         default=None, metadata=said("Greedy captures of every deployment.")
     )
     gates: Gates = attrs.field(factory=Gates, metadata=said("Validity rules."))
+    sample_every_s: float | None = attrs.field(
+        default=1.0,
+        metadata=said(
+            "Seconds between samples of server and accelerators in a window; null takes none.",
+            exclusiveMinimum=0,
+        ),
+    )
 
     def baseline(self) -> Arm:
         """Give the arm that effects compare with. Reading made sure that there is exactly one."""

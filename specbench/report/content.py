@@ -34,6 +34,7 @@ class Content:
     deployments: list[Row]
     differences: list[Row]
     cell_differences: list[Row]
+    anomalies: list[Row]
     verdicts: list[Row]
     outputs: list[Row]
     unservable: list[Row]
@@ -100,6 +101,9 @@ def read_content(connection: duckdb.DuckDBPyConnection, run_id: str | None) -> C
         cell_differences=read(
             "select * from cell_differences where run_id = ? "
             "order by denominator, arm, stratum, sampling, concurrency, fact, block"
+        ),
+        anomalies=read(
+            "select * from anomalies where run_id = ? order by kind, arm, stratum, concurrency"
         ),
         verdicts=read(
             "select coalesce(cell_id, deployment_id) as place, gate, outcome, observed, required, "

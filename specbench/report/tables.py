@@ -220,6 +220,22 @@ def _stated(row: Row, side: str) -> str:
     return shown(row["fact"], None if row[side] == "unknown" else row[side])
 
 
+def anomalies_table(content: Content) -> str:
+    """Give numbers that do not fit together, in words."""
+    body = [
+        [
+            row["arm"],
+            row["stratum"],
+            row["sampling"],
+            "all" if row["concurrency"] is None else f"{row['concurrency']}",
+            row["sentence"],
+        ]
+        for row in content.anomalies
+    ]
+    headers = ("arm", "stratum", "sampling", "conc.", "what does not fit")
+    return table(headers, body, empty="None was found.")
+
+
 def failures_table(content: Content) -> str:
     """Give deployments that were not measured to the end, and arms that were not launched."""
     body: list[Sequence[Cell]] = [

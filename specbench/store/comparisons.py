@@ -169,8 +169,9 @@ def serving(item: JudgedDeployment, cell: JudgedCell) -> CellServing:
         audit=item.audit or Audit(facts=()),
         longest_draft=item.arm["expected"]["longest_draft"],
         concurrency=concurrency,
-        running=cell.judged.summary.achieved_concurrency,
+        running=cell.sampled.running_mean or cell.judged.summary.achieved_concurrency,
         delta=cell.judged.delta,
+        kv_usage=cell.sampled.kv_usage_max,
         held_tokens=sum(held[-concurrency:]) if held else None,
         prompts=frozenset(row.prompt_id for row in cell.rows),
     )

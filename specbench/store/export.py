@@ -41,6 +41,7 @@ TABLES = {
     "repeats": _OF_A_RUN,
     "differences": _OF_A_RUN,
     "cell_differences": _OF_A_RUN,
+    "anomalies": _OF_A_RUN,
     "facts": _OF_A_DEPLOYMENT,
 }
 """How each exported table belongs to a run."""

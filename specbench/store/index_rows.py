@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+import statistics
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import attrs
@@ -11,6 +13,7 @@ import attrs
 import specbench
 from specbench.analysis.effects import Effect
 from specbench.judge import cells as cell_rules
+from specbench.judge.samples import clock_verdicts
 from specbench.store.comparisons import Comparison
 from specbench.store.judged_run import JudgedCell, JudgedDeployment, JudgedRun
 from specbench.whole_files import file_digest, read_json
@@ -90,7 +93,9 @@ def fact_rows(item: JudgedDeployment) -> Iterator[Row]:
 def cell_row(item: JudgedDeployment, cell: JudgedCell) -> Row:
     """Give the row of a measured window."""
     judged = cell.judged
+    reuse = [share for share in cell.reuse.values() if share is not None]
     row = {
+        "prompt_reuse": statistics.fmean(reuse) if reuse else None,
         "cell_id": cell.cell_id,
         "deployment_id": item.deployment_id,
         "stratum": cell.facts["stratum"],
@@ -102,6 +107,7 @@ def cell_row(item: JudgedDeployment, cell: JudgedCell) -> Row:
         "judged_by": specbench.__version__,
         "source_sha256": file_digest(cell.folder.path / "cell.json"),
         **attrs.asdict(judged.summary),
+        **attrs.asdict(cell.sampled),
     }
     if judged.delta:
         row |= {
@@ -130,6 +136,7 @@ def request_rows(cell: JudgedCell) -> Iterator[Row]:
             **attrs.asdict(row),
             "cell_id": cell.cell_id,
             "events": len(row.event_ns),
+            "prompt_reuse": cell.reuse.get(row.request_id),
             "ttft_s": cell_rules.ttft_s(row),
             "first_tokens_s": cell_rules.first_tokens_s(row),
             "tpot_s": cell_rules.tpot_s(row),
@@ -153,6 +160,25 @@ def counter_rows(run: JudgedRun, cell: JudgedCell) -> Iterator[Row]:
             "before": cell.before.series.get(key),
             "after": cell.after.series.get(key),
         }
+
+
+def clock_rows(deployments: Sequence[JudgedDeployment]) -> Iterator[Row]:
+    """Give the verdict on every cell whose accelerator was slower than in its block."""
+    blocks: dict[int, dict[str, float]] = defaultdict(dict)
+    owners: dict[str, str] = {}
+    for item in deployments:
+        for cell in item.cells:
+            owners[cell.cell_id] = item.deployment_id
+            if cell.sampled.sm_clock_mhz is not None:
+                blocks[item.block][cell.cell_id] = cell.sampled.sm_clock_mhz
+    for clocks in blocks.values():
+        for cell_id, verdict in clock_verdicts(clocks).items():
+            yield {
+                "deployment_id": owners[cell_id],
+                "cell_id": cell_id,
+                **attrs.asdict(verdict),
+                "judged_by": specbench.__version__,
+            }
 
 
 def verdict_rows(item: JudgedDeployment) -> Iterator[Row]:

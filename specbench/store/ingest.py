@@ -12,6 +12,7 @@ from specbench.analysis.effects import METRICS, Point, effects
 from specbench.artifacts import find_runs
 from specbench.errors import StoreError
 from specbench.store import index_rows, store
+from specbench.store.anomaly_rows import anomaly_rows
 from specbench.store.comparisons import (
     Comparison,
     cell_difference_rows,
@@ -81,6 +82,8 @@ def _ingest_run(connection: duckdb.DuckDBPyConnection, run: JudgedRun) -> None:
         "verdicts",
         [row for item in deployments for row in index_rows.verdict_rows(item)],
     )
+    store.insert(connection, "verdicts", list(index_rows.clock_rows(deployments)))
+    store.insert(connection, "anomalies", list(anomaly_rows(run, deployments)))
     confirming = run.experiment["stage"] == "confirmation"
     for comparison in comparisons(deployments):
         told = list(difference_rows(run.run_id, comparison))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import attrs
@@ -11,9 +11,9 @@ import cattrs
 from specbench.artifacts import AttemptFolder, CellFolder, RunFolder
 from specbench.engines import ENGINES
 from specbench.experiment.model import Gates, Sampling
-from specbench.facts import Audit, CounterNames, CounterSnapshot, RequestRow, Verdict
+from specbench.facts import Audit, CounterNames, CounterSnapshot, RequestRow, Sampled, Verdict
 from specbench.judge import cells as cell_rules
-from specbench.judge import effective
+from specbench.judge import effective, samples
 from specbench.judge.window import Judged, judge_window
 from specbench.methods import Counting, Expected
 from specbench.observe.metrics import parse
@@ -67,6 +67,9 @@ class JudgedCell:
     before: CounterSnapshot
     after: CounterSnapshot
     judged: Judged
+    sampled: Sampled
+    reuse: Mapping[str, float | None]
+    """Prompt reuse by request id."""
 
 
 @attrs.frozen(kw_only=True)
@@ -152,6 +155,13 @@ def _cells(
             before=before,
             after=after,
             judged=judged,
+            reuse=folder.prompt_reuse(),
+            sampled=samples.summarise(
+                folder.samples(),
+                rows,
+                concurrency=facts["concurrency"],
+                tokens=judged.summary.output_tokens,
+            ),
         )
 
 

@@ -115,6 +115,20 @@ create table cells (
     queue_mean_s           double,
     prefill_mean_s         double,
     decode_mean_s          double,
+    samples                integer not null,
+    running_mean           double,
+    waiting_max            double,
+    kv_usage_max           double,
+    gpu_memory_gib         double,
+    gpu_utilisation        double,
+    sm_clock_mhz           double,
+    power_w                double,
+    energy_per_token_j     double,
+    sm_activity            double,
+    tensor_activity        double,
+    nvlink_mib_s           double,
+    pcie_mib_s             double,
+    prompt_reuse           double,
     clock                  varchar not null,
     started_unix_s         double not null,
     judged_by              varchar not null,
@@ -138,6 +152,11 @@ comment on column cells.realised_batch is '(generated - accepted tokens) / engin
 comment on column cells.step_s is 'Window seconds a step of one engine. Compare it at equal realised batch only: view step_costs.';
 comment on column cells.undrafted_least is 'Sequence steps that went without a draft, at least; null without speculation or when a request failed.';
 comment on column cells.queue_mean_s is 'Mean seconds that requests waited in the server, by its histogram; prefill and decode alike.';
+comment on column cells.samples is 'Samples of the server inside the window; every sample is in samples.parquet of the cell.';
+comment on column cells.running_mean is 'Mean of the requests that the server ran, sampled from the c-th send to the last send.';
+comment on column cells.kv_usage_max is 'Highest sampled share of the KV cache in use, of the fullest engine.';
+comment on column cells.energy_per_token_j is 'Energy of the accelerators over the window / completion tokens; null without an accelerator.';
+comment on column cells.prompt_reuse is 'Mean share of the outputs'' runs of four words or signs that stand in their prompts.';
 comment on column cells.delivered_accepted_max is 'Most accepted tokens that can have reached a client; the counters precede truncation.';
 
 create table requests (
@@ -155,6 +174,7 @@ create table requests (
     completion_tokens integer,
     cached_tokens     integer,
     events            integer not null,
+    prompt_reuse      double,
     sent_ns           bigint not null,
     ttft_s            double,
     first_tokens_s    double,
@@ -235,6 +255,17 @@ create table cell_differences (
     sentence    varchar not null
 );
 comment on table cell_differences is 'What differs between a cell of an arm and the same cell of what it is compared with: graphs, running below asked, preemptions, prefix hits, a full KV cache, other prompts.';
+
+create table anomalies (
+    run_id      varchar not null,
+    kind        varchar not null,
+    arm         varchar not null,
+    stratum     varchar not null,
+    sampling    varchar not null,
+    concurrency integer,
+    sentence    varchar not null
+);
+comment on table anomalies is 'Numbers that do not fit together, in words. Nothing is rejected by them. Concurrency null: about all load points.';
 
 create table effects (
     run_id        varchar not null,

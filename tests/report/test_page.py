@@ -57,6 +57,7 @@ def test_the_page_stands_alone_and_says_everything(finished: FinishedRun) -> Non
         "Acceptance by position",
         "Distributions of TPOT and TTFT",
         "What differed besides the method",
+        "Anomalies",
         "Failed launches",
         "Gates that did not pass",
         "Greedy outputs",
