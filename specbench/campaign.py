@@ -18,7 +18,7 @@ import attrs
 from specbench.artifacts import AttemptFolder, RunFolder, Status
 from specbench.errors import DeploymentError
 from specbench.experiment.identity import resolve
-from specbench.facts import Cause
+from specbench.facts import Audit, Cause, Fact
 from specbench.journal import Journal, Listener
 from specbench.judge import effective
 from specbench.launchers.accelerators import require_free_accelerators
@@ -241,6 +241,7 @@ class _Walk:
                 status = await self._serve(deployment, attempt, server, cells, facts)
         except DeploymentError as error:
             facts |= self._failure(attempt, error, facts.get("exit_code"))
+        facts["warnings"] = self._audited(attempt, ()).warnings
         attempt.close(status, ended_unix_s=time.time(), **facts)
         reason = {"status": status, "reason": facts.get("reason", "")}
         self._journal.note("deployment", attempt.path.name, reason)
@@ -319,13 +320,18 @@ class _Walk:
         configured = engine.config_facts(config) if isinstance(config, Mapping) else ()
         if config is not None:
             attempt.write_json("server_info.json", scrubbed(config))
-        lines = read_lines(attempt.log) if attempt.log.exists() else ()
-        found = audit_lines(map(attempt.redaction.text, lines), engine.log_patterns(), configured)
+        found = self._audited(attempt, configured)
         verdicts = effective.judge(
             found, deployment.arm.expected, self._plan.read.experiment.sampling
         )
         attempt.write_json("audit.json", {"audit": found, "verdicts": verdicts})
         return verdicts
+
+    def _audited(self, attempt: AttemptFolder, configured: Iterable[Fact]) -> Audit:
+        """Give the audit of what the log holds by now."""
+        lines = read_lines(attempt.log) if attempt.log.exists() else ()
+        clean = map(attempt.redaction.text, lines)
+        return audit_lines(clean, self._plan.engine.log_patterns(), configured)
 
     def _failure(
         self, attempt: AttemptFolder, error: DeploymentError, exit_code: int | None

@@ -19,6 +19,7 @@ from specbench.facts import (
     Verdict,
 )
 from specbench.judge import cells, counters
+from specbench.judge.acceptance_sources import reconciled
 from specbench.judge.steps import server_side
 from specbench.methods import Counting, Expected
 
@@ -85,6 +86,8 @@ def judge_window(
         )
     if acceptance is not None:
         verdicts.append(counters.identities(acceptance, expected, counting))
+        agreed = delta and reconciled(acceptance, delta, rows, expected.longest_draft)
+        verdicts += [agreed] if agreed else []
         ratios = counters.summarise(
             acceptance,
             completion_tokens=summary.output_tokens,

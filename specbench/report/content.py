@@ -34,6 +34,7 @@ class Content:
     deployments: list[Row]
     differences: list[Row]
     cell_differences: list[Row]
+    warnings: list[Row]
     anomalies: list[Row]
     verdicts: list[Row]
     outputs: list[Row]
@@ -101,6 +102,11 @@ def read_content(connection: duckdb.DuckDBPyConnection, run_id: str | None) -> C
         cell_differences=read(
             "select * from cell_differences where run_id = ? "
             "order by denominator, arm, stratum, sampling, concurrency, fact, block"
+        ),
+        warnings=read(
+            "select arm, kind, meaning, count(distinct deployment_id) as deployments, "
+            "min(line) as line from warnings join deployments using (deployment_id) "
+            "where run_id = ? group by all order by kind, arm"
         ),
         anomalies=read(
             "select * from anomalies where run_id = ? order by kind, arm, stratum, concurrency"

@@ -74,6 +74,7 @@ def html_page(content: Content, drawn: Sequence[Figure]) -> str:
         figures="".join(_sections(drawn)),
         differences=tables.differences_table(content),
         cell_differences=tables.cell_differences_table(content),
+        warnings=tables.warnings_table(content),
         anomalies=tables.anomalies_table(content),
         failures=tables.failures_table(content),
         verdicts=tables.verdicts_table(content),

@@ -220,6 +220,16 @@ def _stated(row: Row, side: str) -> str:
     return shown(row["fact"], None if row[side] == "unknown" else row[side])
 
 
+def warnings_table(content: Content) -> str:
+    """Give what servers warned of, and in how many deployments."""
+    body = [
+        [row["arm"], row["meaning"], f"{row['deployments']}", row["line"]]
+        for row in content.warnings
+    ]
+    headers = ("arm", "what it means", "deployments", "a line of the log")
+    return table(headers, body, empty="None that changes what a measurement means.")
+
+
 def anomalies_table(content: Content) -> str:
     """Give numbers that do not fit together, in words."""
     body = [

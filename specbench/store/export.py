@@ -43,6 +43,7 @@ TABLES = {
     "cell_differences": _OF_A_RUN,
     "anomalies": _OF_A_RUN,
     "facts": _OF_A_DEPLOYMENT,
+    "warnings": _OF_A_DEPLOYMENT,
 }
 """How each exported table belongs to a run."""
 _TYPES = {

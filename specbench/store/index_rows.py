@@ -90,6 +90,12 @@ def fact_rows(item: JudgedDeployment) -> Iterator[Row]:
         }
 
 
+def warning_rows(item: JudgedDeployment) -> Iterator[Row]:
+    """Give what a server warned of, from its launch to its end."""
+    for warning in item.closing.get("warnings", ()):
+        yield {"deployment_id": item.deployment_id, **warning}
+
+
 def cell_row(item: JudgedDeployment, cell: JudgedCell) -> Row:
     """Give the row of a measured window."""
     judged = cell.judged

@@ -63,6 +63,8 @@ def _ingest_run(connection: duckdb.DuckDBPyConnection, run: JudgedRun) -> None:
     store.insert(
         connection, "facts", [row for item in deployments for row in index_rows.fact_rows(item)]
     )
+    warned = [row for item in deployments for row in index_rows.warning_rows(item)]
+    store.insert(connection, "warnings", warned)
     pairs = [(item, cell) for item in deployments for cell in item.cells]
     store.insert(connection, "cells", [index_rows.cell_row(item, cell) for item, cell in pairs])
     for _, cell in pairs:

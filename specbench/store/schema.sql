@@ -69,6 +69,14 @@ create table facts (
 );
 comment on table facts is 'What each server said of itself, with the line it said it in. An absent fact is unknown.';
 
+create table warnings (
+    deployment_id varchar not null,
+    kind          varchar not null,
+    meaning       varchar not null,
+    line          varchar not null
+);
+comment on table warnings is 'Warnings of each server''s log that change what a measurement means, from launch to end.';
+
 create table cells (
     cell_id                varchar primary key,
     deployment_id          varchar not null,
