@@ -168,7 +168,8 @@ pairs as (
     union all
     select 'another deployment of the baseline', b.arm, a.concurrency, a.text = b.text
     from told a join told b using (concurrency, prompt_id)
-    where a.capture = 1 and b.capture = 1 and a.role = 'baseline' and b.role <> 'arm'
+    where a.capture = 1 and b.capture = 1 and a.role = 'baseline'
+    and b.role in ('baseline', 'noise_floor')
     and (a.block < b.block or (a.block = b.block and b.role = 'noise_floor'))
     union all
     select 'the baseline of its block', b.arm, a.concurrency, a.text = b.text
