@@ -8,8 +8,9 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from specbench.facts import RequestRow, Sample, Sampled, Verdict
 
-LEAST_SAMPLES = 5
-"""Samples in the steady part under which there is no mean of running requests."""
+LEAST_SAMPLES = 20
+"""Samples in the steady part under which there is no mean of running requests: a gauge that is read
+between two steps can stand below what the server runs."""
 CLOCK_FALL = 0.05
 """A cell whose SM clock lies further below its block's median is flagged."""
 

@@ -30,7 +30,10 @@ ROWS = [
 
 
 def test_running_is_averaged_over_the_steady_part_alone() -> None:
-    samples = [s for at in range(13) for s in server(at, running=2.0 if 1 <= at <= 10 else 0.0)]
+    instants = [at / 2 for at in range(26)]
+    samples = [s for at in instants for s in server(at, running=2.0 if 1 <= at <= 10 else 0.0)]
+    # No send lies between 10.5 s and the end, so 19 of 20 samples would be too few.
+    samples += server(9.75, running=2.0)
     assert summarise(samples, ROWS, concurrency=2, tokens=100).running_mean == 2.0
 
 

@@ -322,6 +322,11 @@ def test_every_captured_launch_is_read() -> None:
     assert {folder for _, folder in FOLDERS} >= set(KINDS)
 
 
+def test_replicas_are_told_by_the_log_alone() -> None:
+    log = LAUNCHES / CPU / "dp2-draft_model.log"
+    assert audit_lines(read_lines(log), VLLM.log_patterns(), ()).typed("data_parallel") == 2
+
+
 def test_warnings_that_matter_are_kept_once_each() -> None:
     kinds = [warning.kind for warning in audited(H200, "draft-k3").warnings]
     assert kinds.count("draft_shortened") == 1

@@ -12,7 +12,7 @@ import pytest
 from specbench.report import tables
 from specbench.report.content import Content, read_content
 from specbench.store.store import opened, rows
-from tests.conftest import SMALL, FinishedRun, run_small
+from tests.conftest import SMALL, FinishedRun, run_cli, run_small
 
 TWIN = "baseline-no-async"
 DOCUMENT = (
@@ -137,3 +137,22 @@ def test_a_controlled_difference_rejects_the_comparison(
             "missing": ["block 1: max_model_len differs from the baseline's"],
         }
     ]
+
+
+def test_machines_get_no_effect_without_what_differed(equalised: FinishedRun) -> None:
+    done = run_cli("report", equalised.run.name, "--results", equalised.results, "--json")
+    told = json.loads(done.output)
+    assert told["simulated"] is True
+    effects = [row for row in told["effects"] if row["metric"] == "output_throughput"]
+    kinds = sorted((row["arm"], row["comparison"]) for row in effects)
+    assert kinds == [
+        (TWIN, "shipped"),
+        ("eagle-k3", "shipped"),
+        ("ngram-k3", "equalised"),
+        ("ngram-k3", "shipped"),
+    ]
+    by_arm = {(row["arm"], row["comparison"]): row["confounds"] for row in effects}
+    assert any(text.startswith("async scheduling") for text in by_arm["ngram-k3", "shipped"])
+    assert any(text.startswith("KV cache") for text in by_arm["eagle-k3", "shipped"])
+    facts = {(row["arm"], row["fact"]) for row in told["differences"]}
+    assert ("ngram-k3", "async_scheduling") in facts

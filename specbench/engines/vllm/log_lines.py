@@ -50,7 +50,17 @@ CONFIGURATION: tuple[LogPattern, ...] = (
     _configured("max_model_len", r"[ ,]max_seq_len=(?P<value>\d+),"),
     _configured("tensor_parallel", r"[ ,]tensor_parallel_size=(?P<value>\d+),"),
     _configured("pipeline_parallel", r"[ ,]pipeline_parallel_size=(?P<value>\d+),"),
-    _configured("data_parallel", r"[ ,]data_parallel_size=(?P<value>\d+),"),
+    # With several replicas each engine's own line says 1.
+    LogPattern(
+        fact="data_parallel",
+        regex=_CONFIG + r"[ ,]data_parallel_size=(?P<value>\d+),",
+        keep="most",
+    ),
+    LogPattern(
+        fact="data_parallel",
+        regex=_ARGS + r"'data_parallel_size': (?P<value>\d+)[,}]",
+        keep="most",
+    ),
     _configured("quantization", r"[ ,]quantization=(?P<value>[\w-]+),"),
     _configured("kv_cache_dtype", r"[ ,]kv_cache_dtype=(?P<value>\w+),"),
     _configured("enforce_eager", r"[ ,]enforce_eager=(?P<value>True|False)"),
