@@ -56,6 +56,9 @@ REQUESTS_SCHEMA = pa.schema(
         ("event_ns", pa.list_(pa.int64())),
         ("event_tokens", pa.list_(pa.int32())),
         ("merged_events", pa.int32()),
+        ("drafts", pa.int32()),
+        ("drafted_tokens", pa.int32()),
+        ("accepted_tokens", pa.int32()),
     ]
 )
 OUTPUTS_SCHEMA = pa.schema(

@@ -56,6 +56,10 @@ class RequestRow:
     """Arrival of every event with payload, tokens or finish_reason."""
     event_tokens: tuple[int | None, ...] = ()
     """Token ids in that event; None where the server sent none."""
+    drafts: int | None = None
+    """By the server's own metrics of this request, as the next two; None where it told none."""
+    drafted_tokens: int | None = None
+    accepted_tokens: int | None = None
     merged_events: int = 0
     """Events that shared their read with an earlier one, so that their stamps are upper bounds."""
 

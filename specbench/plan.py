@@ -26,7 +26,7 @@ from specbench.experiment.model import (
 )
 from specbench.experiment.read import ReadExperiment
 from specbench.experiment.rules import known_refusals, require_comparison
-from specbench.methods import Command, Confound, Counting, Expected, Method
+from specbench.methods import Command, Confound, Counting, Expected, Launch, Method
 from specbench.order import arm_order, shuffled_cells
 
 Role = Literal["baseline", "noise_floor", "equalised", "arm"]
@@ -303,7 +303,7 @@ def _planned_arm(read: ReadExperiment, engine: Engine, arm: Arm, method: Method[
         name=arm.name,
         role="baseline" if arm is experiment.baseline() else "arm",
         arm=arm,
-        command=engine.command(target, method.launch(options, target), _python(experiment)),
+        command=engine.command(target, _launch(read, engine, arm, method), _python(experiment)),
         expected=attrs.evolve(expected, properties=properties),
         counting=method.counting(options, target),
         confounds=method.confounds(options, target),
@@ -312,6 +312,16 @@ def _planned_arm(read: ReadExperiment, engine: Engine, arm: Arm, method: Method[
         attached=_attached(read, arm.name),
         unservable=known_refusals(arm, method, target),
     )
+
+
+def _launch(read: ReadExperiment, engine: Engine, arm: Arm, method: Method[Any]) -> Launch:
+    """Give what an arm adds to the launch; a speculative one also tells of single requests."""
+    experiment = read.experiment
+    launch = method.launch(arm.options, experiment.target)
+    if not (experiment.per_request_metrics and launch.speculation):
+        return launch
+    more = engine.per_request_metrics(experiment.target)
+    return attrs.evolve(launch, arguments=(*launch.arguments, *(more.arguments if more else ())))
 
 
 def _attached(read: ReadExperiment, name: str) -> AttachedServer | None:

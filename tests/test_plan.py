@@ -334,3 +334,25 @@ def test_the_plan_says_which_twin_an_arm_is_compared_with(planned: Callable[...,
     said = plan_text(planned(on("0.23.0")))
     assert "baseline-no-async-runner-v1 (the baseline with settings of an arm: equalised)" in said
     assert "compared with the baseline, and equalised with baseline-no-async-runner-v1" in said
+
+
+PER_REQUEST = VLLM.replace("model: /models/target", "model: /models/target, version: 0.32.0")
+PER_REQUEST += "per_request_metrics: true\n"
+
+
+def test_only_speculative_servers_are_asked_for_metrics_of_requests(
+    planned: Callable[..., Plan],
+) -> None:
+    flag = "--per-request-spec-decode-metrics"
+    asked = {arm.name: flag in arm.command.argv for arm in planned(PER_REQUEST).arms}
+    assert asked == {"baseline": False, "ngram-k3": True, "eagle-k3": True}
+    assert not any(flag in arm.command.argv for arm in planned(VLLM).arms)
+
+
+def test_an_engine_that_tells_no_metrics_of_requests_is_refused(
+    planned: Callable[..., Plan],
+) -> None:
+    with pytest.raises(ExperimentError, match=r"vllm 0\.23\.0 tells no acceptance of single"):
+        planned(PER_REQUEST.replace("0.32.0", "0.23.0"))
+    with pytest.raises(ExperimentError, match="simulated tells no acceptance"):
+        planned(SMALL + "per_request_metrics: true\n")

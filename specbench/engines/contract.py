@@ -40,6 +40,10 @@ class Engine(ABC):
     metrics_path = "/metrics"
     chat_path = "/v1/chat/completions"
 
+    def per_request_metrics(self, target: Target) -> Launch | None:  # noqa: ARG002
+        """Give how a speculative server tells the acceptance of each request; None if not."""
+        return None
+
     @abstractmethod
     def check(self, target: Target, launch: Launch) -> tuple[Problem, ...]:
         """Give what is wrong; with its `source` what this version of the engine would refuse."""

@@ -275,6 +275,13 @@ class Experiment:
         default=None, metadata=said("Greedy captures of every deployment.")
     )
     gates: Gates = attrs.field(factory=Gates, metadata=said("Validity rules."))
+    per_request_metrics: bool = attrs.field(
+        default=False,
+        metadata=said(
+            "Ask speculative servers for the acceptance of each request (vLLM 0.32 on). A server "
+            "without speculation refuses that, so it is a confound."
+        ),
+    )
     sample_every_s: float | None = attrs.field(
         default=1.0,
         metadata=said(

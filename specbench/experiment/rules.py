@@ -48,6 +48,11 @@ def rule_problems(
     for name, count in Counter(sampling.name for sampling in experiment.sampling).items():
         if count > 1:
             yield ("sampling",), Problem(f"{count} samplings are named {name!r}")
+    family = ENGINES[experiment.target.engine]
+    if experiment.per_request_metrics and family.per_request_metrics(experiment.target) is None:
+        said = f"{family.name} {experiment.target.version or ''}".rstrip()
+        problem = Problem(f"{said} tells no acceptance of single requests", "leave it out")
+        yield ("per_request_metrics",), problem
     yield from _concurrency_problems(experiment.load.closed)
     if isinstance(experiment.launcher, AttachLauncher):
         yield from _attached_problems(experiment, experiment.launcher)

@@ -1,4 +1,4 @@
-"""Acceptance by the server's counters against the tokens of the client's events. Pure."""
+"""Acceptance by counters against the tokens of events and the metrics of requests. Pure."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from specbench.facts import Acceptance, CounterDelta, RequestRow, Verdict
 
 GATE = "acceptance_sources"
+REQUESTS_GATE = "acceptance_of_requests"
 
 
 def delivered_by_events(rows: Sequence[RequestRow]) -> int | None:
@@ -21,6 +22,44 @@ def delivered_by_events(rows: Sequence[RequestRow]) -> int | None:
     if not known or len(known) < len(counts):
         return None
     return sum(max(count - 1, 0) for count in known)
+
+
+def told_by_requests(rows: Sequence[RequestRow]) -> Acceptance | None:
+    """Give acceptance by the server's metrics of each request; None where one told none."""
+    told = [(row.drafts, row.drafted_tokens, row.accepted_tokens) for row in rows]
+    known = [
+        (drafts, drafted, accepted)
+        for drafts, drafted, accepted in told
+        if drafts is not None and drafted is not None and accepted is not None
+    ]
+    if not known or len(known) < len(told):
+        return None
+    drafts, drafted, accepted = (sum(column) for column in zip(*known, strict=True))
+    return Acceptance(
+        drafts=drafts, drafted=drafted, accepted=accepted, per_position=None, source="per_request"
+    )
+
+
+def same_as_requests(found: Acceptance, rows: Sequence[RequestRow]) -> Verdict | None:
+    """Rule whether counters and the metrics of single requests tell the same.
+
+    Both count before the cut of an output (vllm/v1/spec_decode/metrics.py, 0.32), so they are equal
+    when every request told. None without such metrics.
+    """
+    told = told_by_requests(rows)
+    if told is None:
+        return None
+    sides = [
+        f"{a.drafts} drafts, {a.drafted} drafted, {a.accepted} accepted" for a in (found, told)
+    ]
+    same = sides[0] == sides[1]
+    return Verdict(
+        gate=REQUESTS_GATE,
+        outcome="pass" if same else "fail",
+        observed=f"counters: {sides[0]}; requests: {sides[1]}",
+        required="equal",
+        advice="" if same else "another client uses this server, or a counter is late",
+    )
 
 
 def reconciled(

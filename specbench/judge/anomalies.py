@@ -17,6 +17,8 @@ LENGTH_DIFFERS = 0.02
 BEYOND_BOUND = 1.05
 """A gain in TPOT above the tokens of a step by more than this factor is told."""
 
+LoadPoint = tuple[int, str, str, int | None]
+
 
 @attrs.frozen(kw_only=True)
 class Measured:
@@ -28,7 +30,8 @@ class Measured:
     stratum: str
     sampling: str
     greedy: bool
-    concurrency: int
+    concurrency: int | None
+    """None under a load that asks for none: such cells are not compared between loads."""
     drafts: int | None
     acceptance_rate: float | None
     tokens_per_step: float | None
@@ -78,7 +81,7 @@ def _moving_acceptance(cells: Sequence[Measured]) -> Iterator[Anomaly]:
     )
     first: dict[tuple[str, str, str], Measured] = {}
     for cell in cells:
-        if cell.greedy and cell.acceptance_rate is not None:
+        if cell.greedy and cell.acceptance_rate is not None and cell.concurrency is not None:
             key = (cell.arm, cell.stratum, cell.sampling)
             rates[key][cell.concurrency].append(cell.acceptance_rate)
             first.setdefault(key, cell)
@@ -107,7 +110,7 @@ def _at_the_ends(cells: Sequence[Measured]) -> Iterator[Anomaly]:
 
 
 def _against_the_baseline(cells: Sequence[Measured]) -> Iterator[Anomaly]:
-    base: Mapping[tuple[int, str, str, int], Measured] = {
+    base: Mapping[LoadPoint, Measured] = {
         _load_point(cell): cell for cell in cells if cell.is_baseline
     }
     for cell in cells:
@@ -136,7 +139,7 @@ def _against_the_baseline(cells: Sequence[Measured]) -> Iterator[Anomaly]:
                 )
 
 
-def _load_point(cell: Measured) -> tuple[int, str, str, int]:
+def _load_point(cell: Measured) -> LoadPoint:
     return cell.block, cell.stratum, cell.sampling, cell.concurrency
 
 

@@ -6,6 +6,7 @@ do, and the numbers behind them are told.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 
 import attrs
@@ -27,7 +28,8 @@ class CellServing:
     audit: Audit
     longest_draft: int
     """0 without speculation."""
-    concurrency: int
+    concurrency: int | None
+    """Requests in flight that were asked for; None under a load that asks for none."""
     running: float | None
     """Mean of the requests that the server ran, or that were in flight to it."""
     delta: CounterDelta | None
@@ -101,15 +103,25 @@ def graph_coverage(cell: CellServing) -> _State | None:
         return _State(0, "no graphs")
     if not isinstance(sizes, tuple):
         return None
-    tokens = cell.concurrency * (cell.longest_draft + 1)
-    asked = f"{cell.concurrency} x {cell.longest_draft + 1} = {tokens} tokens"
+    sequences = _sequences(cell)
+    if sequences is None:
+        return None
+    tokens = sequences * (cell.longest_draft + 1)
+    asked = f"{sequences} x {cell.longest_draft + 1} = {tokens} tokens"
     if tokens <= max(sizes):
         return _State(1, f"covered ({asked}, graphs to {max(sizes)})")
     return _State(0, f"beyond the graphs ({asked}, graphs to {max(sizes)})")
 
 
+def _sequences(cell: CellServing) -> int | None:
+    """Give the sequences of a step: those asked for, else those that ran on average."""
+    if cell.concurrency is not None or cell.running is None:
+        return cell.concurrency
+    return max(math.ceil(cell.running), 1)
+
+
 def _running(cell: CellServing) -> _State | None:
-    if cell.running is None:
+    if cell.running is None or cell.concurrency is None:
         return None
     below = cell.running < BELOW * cell.concurrency
     said = f"{cell.running:.1f} of {cell.concurrency} running"
@@ -136,7 +148,7 @@ def _kv_bound(cell: CellServing) -> _State | None:
     tokens = cell.audit.typed("kv_cache_tokens")
     if not isinstance(tokens, int) or not tokens or cell.held_tokens is None:
         return None
-    held = cell.held_tokens + cell.concurrency * cell.longest_draft
+    held = cell.held_tokens + (_sequences(cell) or 0) * cell.longest_draft
     full = held / tokens
     return _State(-(full >= KV_FULL), f"requests hold at most {full:.0%} of the KV cache")
 

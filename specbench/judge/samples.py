@@ -16,17 +16,22 @@ CLOCK_FALL = 0.05
 
 
 def summarise(
-    samples: Sequence[Sample], rows: Sequence[RequestRow], *, concurrency: int, tokens: int | None
+    samples: Sequence[Sample],
+    rows: Sequence[RequestRow],
+    *,
+    concurrency: int | None,
+    tokens: int | None,
 ) -> Sampled:
     """Give means and extremes of a window. None stands for what nobody told.
 
     The mean of running requests is taken from the c-th send to the last send, as the client's
-    achieved concurrency is. Several accelerators of a server are averaged, their energy and memory
-    added. Energy is what the counters of the accelerators grew between the first and the last
-    sample, scaled to the window, over its completion tokens.
+    achieved concurrency is; without a concurrency from the first send. Several accelerators of a
+    server are averaged, their energy and memory added. Energy is what the counters of the
+    accelerators grew between the first and the last sample, scaled to the window, over its
+    completion tokens.
     """
     sends = sorted(row.sent_ns for row in rows)
-    steady = (sends[min(concurrency, len(sends)) - 1], sends[-1])
+    steady = (sends[min(concurrency or 1, len(sends)) - 1], sends[-1])
     running = [
         sample.value for sample in _of(samples, "running") if steady[0] <= sample.at_ns <= steady[1]
     ]

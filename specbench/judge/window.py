@@ -19,7 +19,7 @@ from specbench.facts import (
     Verdict,
 )
 from specbench.judge import cells, counters
-from specbench.judge.acceptance_sources import reconciled
+from specbench.judge.acceptance_sources import reconciled, same_as_requests
 from specbench.judge.steps import server_side
 from specbench.methods import Counting, Expected
 
@@ -86,8 +86,9 @@ def judge_window(
         )
     if acceptance is not None:
         verdicts.append(counters.identities(acceptance, expected, counting))
-        agreed = delta and reconciled(acceptance, delta, rows, expected.longest_draft)
-        verdicts += [agreed] if agreed else []
+        by_events = delta and reconciled(acceptance, delta, rows, expected.longest_draft)
+        by_requests = same_as_requests(acceptance, rows)
+        verdicts += [verdict for verdict in (by_events, by_requests) if verdict]
         ratios = counters.summarise(
             acceptance,
             completion_tokens=summary.output_tokens,

@@ -183,6 +183,9 @@ create table requests (
     cached_tokens     integer,
     events            integer not null,
     prompt_reuse      double,
+    drafts            integer,
+    drafted_tokens    integer,
+    accepted_tokens   integer,
     sent_ns           bigint not null,
     ttft_s            double,
     first_tokens_s    double,
@@ -191,6 +194,7 @@ create table requests (
     source            varchar not null
 );
 comment on table requests is 'One row a request, failures too. Event stamps stay in requests.parquet of the cell.';
+comment on column requests.drafts is 'By the server''s metrics of this request, as drafted and accepted tokens; null unless per_request_metrics asked for them.';
 comment on column requests.source is 'The tool that measured the row: specbench.';
 
 create table counters (

@@ -16,7 +16,7 @@ import httptools
 
 from specbench.facts import Output, RequestRow, RequestStatus
 from specbench.traffic.requests import TimedRequest
-from specbench.traffic.server_events import DONE, Event, EventSplitter, decode
+from specbench.traffic.server_events import DONE, Event, EventSplitter, Speculation, decode
 
 CLOCK = "user"
 HTTP_OK = 200
@@ -62,6 +62,7 @@ class Exchange:
     prompt_tokens: int | None = None
     completion_tokens: int | None = None
     cached_tokens: int | None = None
+    speculation: Speculation | None = None
     event_ns: list[int] = attrs.field(factory=list)
     event_tokens: list[int | None] = attrs.field(factory=list)
     merged_events: int = 0
@@ -80,6 +81,8 @@ class Exchange:
             self.completion_tokens = event.usage.completion_tokens
             details = event.usage.prompt_tokens_details
             self.cached_tokens = details.cached_tokens if details else None
+        if event.metrics is not None:
+            self.speculation = event.metrics.speculative_decoding
         for choice in event.choices:
             delta = choice.delta
             said = delta.content or delta.reasoning or delta.reasoning_content
@@ -108,6 +111,7 @@ class Exchange:
     def row(self) -> RequestRow:
         """Give the finished row."""
         status, error = self.failure or ("ok", None)
+        told = self.speculation
         return RequestRow(
             request_id=self.request.request_id,
             index=self.request.index,
@@ -130,6 +134,9 @@ class Exchange:
             event_ns=tuple(self.event_ns),
             event_tokens=tuple(self.event_tokens),
             merged_events=self.merged_events,
+            drafts=told.num_spec_steps if told else None,
+            drafted_tokens=told.num_draft_tokens if told else None,
+            accepted_tokens=told.num_accepted_draft_tokens if told else None,
         )
 
     def output(self) -> Output:

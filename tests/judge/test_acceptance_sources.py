@@ -3,7 +3,12 @@ from __future__ import annotations
 import pytest
 
 from specbench.facts import Acceptance
-from specbench.judge.acceptance_sources import delivered_by_events, reconciled
+from specbench.judge.acceptance_sources import (
+    delivered_by_events,
+    reconciled,
+    same_as_requests,
+    told_by_requests,
+)
 from tests.conftest import row
 from tests.judge.test_cell_confounds import delta
 
@@ -49,3 +54,23 @@ def test_what_failed_or_was_preempted_leaves_it_undecided() -> None:
 
 def test_without_token_ids_nothing_is_ruled() -> None:
     assert reconciled(accepted(6), delta(), [events(None)], 3) is None
+
+
+def told(drafts: int, drafted: int, count: int):
+    return row(drafts=drafts, drafted_tokens=drafted, accepted_tokens=count)
+
+
+def test_metrics_of_requests_are_added_up_and_must_equal_the_counters() -> None:
+    rows = [told(12, 36, 9), told(8, 24, 6)]
+    assert told_by_requests(rows) == Acceptance(
+        drafts=20, drafted=60, accepted=15, per_position=None, source="per_request"
+    )
+    for count, outcome in ((15, "pass"), (16, "fail")):
+        verdict = same_as_requests(accepted(count), rows)
+        assert verdict is not None
+        assert verdict.outcome == outcome
+
+
+def test_one_request_that_told_nothing_leaves_the_others_unused() -> None:
+    assert told_by_requests([told(12, 36, 9), row()]) is None
+    assert same_as_requests(accepted(9), [row()]) is None

@@ -83,6 +83,17 @@ def test_running_below_asked_is_told_from_five_percent_on() -> None:
     assert differing(cell(running=20.0), cell()) == {"running": "favours speculation"}
 
 
+def test_without_an_asked_concurrency_the_running_sequences_fill_the_graphs() -> None:
+    open_load = {"concurrency": None, "audit": DRAFT, "longest_draft": 3}
+    state = graph_coverage(cell(running=128.4, **open_load))
+    assert state is not None
+    assert state.text == "beyond the graphs (129 x 4 = 516 tokens, graphs to 512)"
+    assert graph_coverage(cell(running=None, **open_load)) is None
+    assert "running" not in differing(
+        cell(concurrency=None, running=1.0), cell(concurrency=None, running=9.0)
+    )
+
+
 def test_preemptions_and_prefix_hits_are_compared() -> None:
     assert differing(cell(), cell(delta=delta(preemptions=3))) == {
         "preemptions": "favours baseline"

@@ -43,3 +43,7 @@ class SimulatedEngine(VllmEngine):
     def setting(self, fact: str, value: str) -> Setting | None:
         """Give the one property that the simulated server can be told to lack."""
         return super().setting(fact, value) if fact == "async_scheduling" else None
+
+    def per_request_metrics(self, target: Target) -> Launch | None:  # noqa: ARG002
+        """Tell no request's acceptance."""
+        return None

@@ -72,6 +72,9 @@ CONFIG_FACTS = {
 }
 """Paths inside `vllm_config` of /server_info (read on 0.23.0 and 0.32.0)."""
 
+PER_REQUEST_SINCE = (0, 32)
+"""First read version that tells the acceptance of each request; 0.24 does not."""
+
 GRAPH_MODE = "compilation_config.cudagraph_mode"
 GRAPH_MODES = {
     "0": "NONE",
@@ -141,6 +144,13 @@ class VllmEngine(Engine):
         if launch.speculation:
             arguments += ["--speculative-config", json.dumps(dict(launch.speculation))]
         return (*arguments, *launch.arguments)
+
+    def per_request_metrics(self, target: Target) -> Launch | None:
+        """Give the flag that 0.32 brought (vllm/config/observability.py); not for older ones."""
+        version = fields.parsed(target.version) if target.version else fields.NEWEST
+        if version is None or version < PER_REQUEST_SINCE:
+            return None
+        return Launch(arguments=("--per-request-spec-decode-metrics", "summary"))
 
     def setting(self, fact: str, value: str) -> Setting | None:
         """Give the flag or variable that takes from a baseline what a method loses.
