@@ -214,6 +214,8 @@ class LogPattern:
     """A worker decides it after the configuration that the server tells, which it overrides."""
     listed: bool = False
     """The value is a list: its commas stay."""
+    begins: bool = False
+    """The first line of a launch: what stands above it in the log is of an earlier one."""
     elapsed: bool = False
     """The value is the seconds from the first stamp of the log to this line's."""
     warning: str = ""

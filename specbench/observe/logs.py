@@ -20,7 +20,7 @@ LONGEST_LINE = 256 * 1024
 """Bytes of a line that is read. A longer one states nothing."""
 LONGEST_QUOTE = 300
 """Characters of a log line that a fact keeps. Of a longer one its head and the place are kept."""
-HEAD_QUOTE, AROUND_QUOTE = 44, 40
+HEAD_QUOTE, AROUND_QUOTE = 60, 40
 MOST_WARNINGS = 50
 """Distinct warnings that an audit keeps."""
 MOST_REMEMBERED = 1000
@@ -92,7 +92,8 @@ def audit_lines(
 ) -> Audit:
     """Give what a deployment really ran, and the warnings that matter.
 
-    Lines that several processes repeat count once.
+    Lines that several processes repeat count once. Of a log that holds several launches the last
+    one counts.
     What the server states in its resolved configuration comes first; the log adds what that lacks,
     and what a worker decides after it (`LogPattern.decides`). Of several log lines for one fact the
     last one counts, unless its pattern says otherwise, since configuration is overridden downwards
@@ -111,6 +112,8 @@ def audit_lines(
         matching = finders.matching(text)
         if matching and len(stating) < MOST_REMEMBERED:
             stating.add(text)
+        if any(pattern.begins for pattern, _ in matching):
+            logged, decided, warnings, stating, first_stamp = {}, set(), {}, set(), stamp
         for pattern, match in matching:
             quote = _quoted(text, match)
             if pattern.warning:

@@ -151,6 +151,16 @@ def test_a_worker_that_decides_later_overrides_the_configuration() -> None:
     assert [warning.kind for warning in found.warnings] == ["graph_mode_lowered"]
 
 
+def test_of_a_log_that_two_launches_wrote_the_last_one_counts() -> None:
+    folder = CAPTURES / "launches" / "vllm-0.23.0-h200"
+    texts = [(folder / f"{arm}.log").read_text() for arm in ("draft-k3", "baseline")]
+    alone = audit(texts[1], VLLM.log_patterns(), ())
+    assert audit("".join(texts), VLLM.log_patterns(), ()) == alone
+    assert alone.value("num_speculative_tokens") is None
+    library = "INFO 11-29 15:01:27 [x.py:1] Found a library, version 2.27.5\n"
+    assert audit(texts[1] + library, VLLM.log_patterns(), ()) == alone
+
+
 def test_of_several_workers_the_one_with_least_memory_counts() -> None:
     log = "".join(
         f"(Worker_TP{rank} pid={rank}) INFO 11-29 15:06:57 [g.py:1] Available KV cache memory: "

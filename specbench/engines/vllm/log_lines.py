@@ -29,7 +29,11 @@ def _on_or_off(fact: str, on: str, *off: str) -> tuple[LogPattern, ...]:
 
 CONFIGURATION: tuple[LogPattern, ...] = (
     LogPattern(
-        fact="engine_version", regex=r" version (?P<value>\d+\.\d+\S*)$", literal=" version "
+        fact="engine_version",
+        # The banner's third line: block letters, then the version.
+        regex=r"█ .*█ +version (?P<value>\d+\.\d+\S*)$",
+        literal="█ ",
+        begins=True,
     ),
     LogPattern(
         fact="engine_version",
