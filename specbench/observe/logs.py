@@ -18,6 +18,8 @@ from specbench.properties import typed
 
 LONGEST_LINE = 256 * 1024
 """Bytes of a line that is read. A longer one states nothing."""
+ACCESS = " HTTP/1."
+"""What nearly every line of a long log has: somebody asked the server. It states nothing."""
 LONGEST_QUOTE = 300
 """Characters of a log line that a fact keeps. Of a longer one its head and the place are kept."""
 HEAD_QUOTE, AROUND_QUOTE = 60, 40
@@ -61,6 +63,8 @@ def messages(lines: Iterable[str]) -> Iterator[tuple[str, str]]:
     write to one stream, so that a line can hold two messages, or two tags.
     """
     for line in lines:
+        if ACCESS in line:
+            continue
         if "\x1b" in line:
             line = _ANSI.sub("", line)  # noqa: PLW2901 - the same line without colours
         header = _HEADER.search(line)
@@ -102,34 +106,22 @@ def audit_lines(
     logged: dict[str, Fact] = {}
     decided: set[str] = set()
     warnings: dict[tuple[str, str], LogWarning] = {}
-    first_stamp = ""
-    stating: set[str] = set()
-    finders = _Finders(patterns)
-    for text, stamp in messages(lines):
-        first_stamp = first_stamp or stamp
-        if text in stating:
+    for pattern, match, first_stamp, stamp in _statements(lines, patterns):
+        if pattern.begins:
+            logged, decided, warnings = {}, set(), {}
+        quote = _quoted(match)
+        if pattern.warning:
+            if len(warnings) < MOST_WARNINGS:
+                warned = LogWarning(kind=pattern.fact, meaning=pattern.warning, line=quote)
+                warnings.setdefault((pattern.fact, quote), warned)
             continue
-        matching = finders.matching(text)
-        if matching and len(stating) < MOST_REMEMBERED:
-            stating.add(text)
-        if any(pattern.begins for pattern, _ in matching):
-            logged, decided, warnings, stating, first_stamp = {}, set(), {}, set(), stamp
-        for pattern, match in matching:
-            quote = _quoted(text, match)
-            if pattern.warning:
-                if len(warnings) < MOST_WARNINGS:
-                    warned = LogWarning(kind=pattern.fact, meaning=pattern.warning, line=quote)
-                    warnings.setdefault((pattern.fact, quote), warned)
-                continue
-            value = _value(pattern, match, first_stamp, stamp)
-            if value is None or typed(pattern.fact, value) is None:
-                continue
-            earlier = logged.get(pattern.fact)
-            logged[pattern.fact] = _kept(
-                pattern, earlier, Fact(name=pattern.fact, value=value, source=f"log: {quote}")
-            )
-            if pattern.decides:
-                decided.add(pattern.fact)
+        value = _value(pattern, match, first_stamp, stamp)
+        if value is None or typed(pattern.fact, value) is None:
+            continue
+        found = Fact(name=pattern.fact, value=value, source=f"log: {quote}")
+        logged[pattern.fact] = _kept(pattern, logged.get(pattern.fact), found)
+        if pattern.decides:
+            decided.add(pattern.fact)
     stated = {
         fact.name: fact
         for fact in configured
@@ -141,6 +133,29 @@ def audit_lines(
     )
 
 
+def _statements(
+    lines: Iterable[str], patterns: Iterable[LogPattern]
+) -> Iterator[tuple[LogPattern, re.Match[str], str, str]]:
+    """Give every pattern that a message matches, with the launch's first stamp and its own.
+
+    A message that is repeated in a launch is given once.
+    """
+    finders = _Finders(patterns)
+    stating: set[str] = set()
+    first_stamp = ""
+    for text, stamp in messages(lines):
+        first_stamp = first_stamp or stamp
+        if text in stating:
+            continue
+        for pattern, match in finders.matching(text):
+            if pattern.begins:
+                stating.clear()
+                first_stamp = stamp
+            if len(stating) < MOST_REMEMBERED:
+                stating.add(text)
+            yield pattern, match, first_stamp, stamp
+
+
 class _Finders:
     """Patterns by the first word of the messages that they can match.
 
@@ -149,19 +164,21 @@ class _Finders:
 
     def __init__(self, patterns: Iterable[LogPattern]) -> None:
         self._by_word: dict[str, list[tuple[LogPattern, re.Pattern[str]]]] = defaultdict(list)
-        self._anywhere: list[tuple[LogPattern, re.Pattern[str]]] = []
+        self._anywhere: list[tuple[str, tuple[LogPattern, re.Pattern[str]]]] = []
         for pattern in patterns:
             finder = (pattern, re.compile(pattern.regex))
             opening = _OPENING.match(pattern.regex)
             if opening:
                 self._by_word[opening[1]].append(finder)
             else:
-                self._anywhere.append(finder)
+                self._anywhere.append((pattern.literal, finder))
 
     def matching(self, text: str) -> list[tuple[LogPattern, re.Match[str]]]:
-        likely = [finder for finder in self._anywhere if finder[0].literal in text]
+        likely = [finder for literal, finder in self._anywhere if literal in text]
         if worded := self._by_word.get(text.partition(" ")[0]):
             likely += worded
+        if not likely:
+            return []
         return [(pattern, match) for pattern, regex in likely if (match := regex.search(text))]
 
 
@@ -175,8 +192,9 @@ def _value(pattern: LogPattern, match: re.Match[str], first_stamp: str, stamp: s
     return said.replace(" ", "") if pattern.listed else said.replace(",", "")
 
 
-def _quoted(text: str, match: re.Match[str]) -> str:
+def _quoted(match: re.Match[str]) -> str:
     """Give a line without control codes; of a long one its head and what stands at the value."""
+    text = match.string
     if len(text) <= LONGEST_QUOTE:
         return _CONTROL.sub("", text)
     start, end = match.span("value") if "value" in match.re.groupindex else (0, match.end())

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from specbench.facts import LogPattern
 
-_CONFIG = r"^Initializing a V1 LLM engine .*"
-_ARGS = r"^non-default args: \{.*"
+_CONFIG = r"^Initializing a V1 LLM engine .*?"
+_ARGS = r"^non-default args: \{.*?"
 
 
 def _configured(fact: str, regex: str, constant: str | None = None) -> LogPattern:
