@@ -151,7 +151,7 @@ def _statements(
             if pattern.begins:
                 stating.clear()
                 first_stamp = stamp
-            if len(stating) < MOST_REMEMBERED:
+            elif len(stating) < MOST_REMEMBERED:
                 stating.add(text)
             yield pattern, match, first_stamp, stamp
 
