@@ -5,7 +5,7 @@
       b01-03-ngram-k3-a1/        launch.json launch.log server_info.json audit.json
                                  capture-1.jsonl capture-2.jsonl deployment.json
         code-greedy-c8/          requests.parquet outputs.parquet metrics-before.txt
-                                 metrics-after.txt cell.json
+                                 metrics-after.txt samples.parquet cell.json
 
 A cell folder is written under a temporary name and renamed when whole. `deployment.json` closes an
 attempt and is written once; an attempt without it was interrupted.
@@ -27,7 +27,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from specbench.errors import StoreError
-from specbench.facts import Audit, Certificate, JournalEntry, RequestRow, Window
+from specbench.facts import Audit, Certificate, JournalEntry, RequestRow, Sample, Window
 from specbench.redaction import Redaction
 from specbench.whole_files import file_digest, json_text, read_json, write_json, write_text
 
@@ -58,6 +58,9 @@ REQUESTS_SCHEMA = pa.schema(
         ("event_ns", pa.list_(pa.int64())),
         ("event_tokens", pa.list_(pa.int32())),
         ("merged_events", pa.int32()),
+        ("drafts", pa.int32()),
+        ("drafted_tokens", pa.int32()),
+        ("accepted_tokens", pa.int32()),
     ]
 )
 OUTPUTS_SCHEMA = pa.schema(
@@ -67,6 +70,15 @@ OUTPUTS_SCHEMA = pa.schema(
         ("text", pa.string()),
         ("token_ids", pa.list_(pa.int32())),
         ("finish_reason", pa.string()),
+        ("prompt_reuse", pa.float64()),
+    ]
+)
+SAMPLES_SCHEMA = pa.schema(
+    [
+        ("at_ns", pa.int64()),
+        ("of", pa.string()),
+        ("quantity", pa.string()),
+        ("value", pa.float64()),
     ]
 )
 _ATTEMPT = re.compile(r"^(?P<deployment>b\d+-\d+-.+)-a(?P<attempt>\d+)$")
@@ -99,6 +111,20 @@ class CellFolder:
         """Give its request rows."""
         table = pq.read_table(self.path / "requests.parquet")
         return cattrs.structure(table.to_pylist(), tuple[RequestRow, ...])
+
+    def prompt_reuse(self) -> dict[str, float | None]:
+        """Give the prompt reuse of each request by its id; nothing where it was not computed."""
+        path = self.path / "outputs.parquet"
+        if "prompt_reuse" not in pq.read_schema(path).names:
+            return {}
+        table = pq.read_table(path, columns=["request_id", "prompt_reuse"])
+        return {row["request_id"]: row["prompt_reuse"] for row in table.to_pylist()}
+
+    def samples(self) -> tuple[Sample, ...]:
+        """Give what was sampled inside the window; nothing where nothing was."""
+        path = self.path / "samples.parquet"
+        found = pq.read_table(path).to_pylist() if path.exists() else []
+        return tuple(Sample(**row) for row in found)
 
     def counters(self) -> tuple[str, str]:
         """Give the exposition texts before and after the window."""
@@ -168,7 +194,14 @@ class AttemptFolder:
         }
 
     def write_cell(
-        self, name: str, window: Window, *, before: str, after: str, facts: Mapping[str, Any]
+        self,
+        name: str,
+        window: Window,
+        *,
+        before: str,
+        after: str,
+        facts: Mapping[str, Any],
+        samples: Sequence[Sample] = (),
     ) -> CellFolder:
         """Write one cell: under a temporary name, renamed when whole, then never changed."""
         draft = self.path / f".{name}.partial"
@@ -191,6 +224,12 @@ class AttemptFolder:
             draft / "outputs.parquet",
             compression="zstd",
         )
+        if samples:
+            pq.write_table(
+                pa.Table.from_pylist([attrs.asdict(item) for item in samples], SAMPLES_SCHEMA),
+                draft / "samples.parquet",
+                compression="zstd",
+            )
         (draft / "metrics-before.txt").write_text(before, encoding="utf-8")
         (draft / "metrics-after.txt").write_text(after, encoding="utf-8")
         digests = {item.name: file_digest(item) for item in sorted(draft.iterdir())}

@@ -18,7 +18,7 @@ import attrs
 from specbench.artifacts import AttemptFolder, RunFolder, Status
 from specbench.errors import DeploymentError
 from specbench.experiment.identity import resolve
-from specbench.facts import Cause
+from specbench.facts import Audit, Cause, Fact
 from specbench.journal import Journal, Listener
 from specbench.judge import effective
 from specbench.launchers.accelerators import require_free_accelerators
@@ -28,7 +28,7 @@ from specbench.launchers.readiness import until_ready
 from specbench.launchers.server import Server
 from specbench.measuring import Measuring, OnRow
 from specbench.observe import metrics, provenance
-from specbench.observe.logs import audit
+from specbench.observe.logs import audit_lines, read_lines
 from specbench.pace import pace
 from specbench.plan import Plan, PlannedArm, PlannedDeployment
 from specbench.planned_cell import PlannedCell
@@ -98,6 +98,10 @@ def plan_facts(planned: Plan) -> dict[str, Any]:
             ],
             "prompts": {
                 stratum: len(planned.read.prompts(stratum)) for stratum in planned.read.strata()
+            },
+            "sources": {
+                stratum: sorted({prompt.source for prompt in planned.read.prompts(stratum)})
+                for stratum in planned.read.strata()
             },
             "notes": planned.notes,
         }
@@ -238,6 +242,7 @@ class _Walk:
                 status = await self._serve(deployment, attempt, server, cells, facts)
         except DeploymentError as error:
             facts |= self._failure(attempt, error, facts.get("exit_code"))
+        facts["warnings"] = self._audited(attempt, ()).warnings
         attempt.close(status, ended_unix_s=time.time(), **facts)
         reason = {"status": status, "reason": facts.get("reason", "")}
         self._journal.note("deployment", attempt.path.name, reason)
@@ -316,10 +321,18 @@ class _Walk:
         configured = engine.config_facts(config) if isinstance(config, Mapping) else ()
         if config is not None:
             attempt.write_json("server_info.json", scrubbed(config))
-        found = audit(attempt.redaction.text(_log_of(attempt)), engine.log_patterns(), configured)
-        verdicts = effective.judge(found, deployment.arm.expected)
+        found = self._audited(attempt, configured)
+        verdicts = effective.judge(
+            found, deployment.arm.expected, self._plan.read.experiment.sampling
+        )
         attempt.write_json("audit.json", {"audit": found, "verdicts": verdicts})
         return verdicts
+
+    def _audited(self, attempt: AttemptFolder, configured: Iterable[Fact]) -> Audit:
+        """Give the audit of what the log holds by now."""
+        lines = read_lines(attempt.log) if attempt.log.exists() else ()
+        clean = map(attempt.redaction.text, lines)
+        return audit_lines(clean, self._plan.engine.log_patterns(), configured)
 
     def _failure(
         self, attempt: AttemptFolder, error: DeploymentError, exit_code: int | None

@@ -10,7 +10,11 @@ from typing import Any, Literal
 
 import attrs
 
+from specbench.properties import Value, typed
+
 Outcome = Literal["pass", "fail", "undecided"]
+Direction = Literal["favours baseline", "favours speculation", "unclear"]
+Scope = Literal["common", "asymmetric"]
 RequestStatus = Literal[
     "ok", "http_error", "stream_error", "connection_lost", "timeout", "incomplete"
 ]
@@ -56,6 +60,10 @@ class RequestRow:
     """Arrival of every event with payload, tokens or finish_reason."""
     event_tokens: tuple[int | None, ...] = ()
     """Token ids in that event; None where the server sent none."""
+    drafts: int | None = None
+    """By the server's own metrics of this request, as the next two; None where it told none."""
+    drafted_tokens: int | None = None
+    accepted_tokens: int | None = None
     merged_events: int = 0
     """Events that shared their read with an earlier one, so that their stamps are upper bounds."""
 
@@ -69,6 +77,8 @@ class Output:
     text: str
     token_ids: Sequence[int] | None
     finish_reason: str | None
+    prompt_reuse: float | None = None
+    """Share of its runs of four words or signs that stand in the prompt."""
 
 
 @attrs.frozen(kw_only=True)
@@ -161,7 +171,14 @@ class CounterNames:
     running: str
     waiting: str
     process_start: str
-    steps: str | None = None
+    steps: str
+    """Count of the histogram of engine steps."""
+    queue: str
+    prefill: str
+    decode: str
+    """Histograms, without `_sum` and `_count`, of the seconds that requests spent so."""
+    kv_usage: str
+    played_steps: str | None = None
     """Steps of an engine that tells how well it kept its time: the simulated one."""
     late_steps: str | None = None
     """Those of them that ended later than they should have."""
@@ -183,15 +200,64 @@ class CounterDelta:
     """What the counters did between two snapshots of one process, summed over engines."""
 
     generation_tokens: int
-    preemptions: int
-    prefix_queries: int
-    prefix_hits: int
+    preemptions: int | None
+    """None, as below, where the server has no such series."""
+    prefix_queries: int | None
+    prefix_hits: int | None
     drafts: int | None
     """None when the server has no speculative series."""
     draft_tokens: int | None
     accepted_tokens: int | None
     accepted_per_position: tuple[int, ...] | None
     engines: tuple[str, ...]
+
+
+@attrs.frozen(kw_only=True)
+class ServerSide:
+    """How the server spent a window, by its own histograms. None where it has none."""
+
+    engine_steps: int | None
+    """Steps that produced output, drafted or not, summed over engines."""
+    realised_batch: float | None
+    """Tokens of the target's own a step, at least: the sequences that a step advanced."""
+    step_s: float | None
+    """Window seconds a step of one engine. Comparable at equal realised batch only."""
+    undrafted_least: int | None
+    """Sequence steps that went without a draft, at least."""
+    queue_mean_s: float | None
+    prefill_mean_s: float | None
+    decode_mean_s: float | None
+
+
+@attrs.frozen(kw_only=True)
+class Sample:
+    """One reading inside a window."""
+
+    at_ns: int
+    of: str
+    """`server`, or an accelerator such as `gpu0`."""
+    quantity: str
+    """Such as running, kv_usage, sm_clock_mhz."""
+    value: float
+
+
+@attrs.frozen(kw_only=True)
+class Sampled:
+    """What the samples of one window amount to. None where nobody told."""
+
+    samples: int
+    running_mean: float | None
+    waiting_max: float | None
+    kv_usage_max: float | None
+    gpu_memory_gib: float | None
+    gpu_utilisation: float | None
+    sm_clock_mhz: float | None
+    power_w: float | None
+    energy_per_token_j: float | None
+    sm_activity: float | None
+    tensor_activity: float | None
+    nvlink_mib_s: float | None
+    pcie_mib_s: float | None
 
 
 @attrs.frozen(kw_only=True)
@@ -213,6 +279,20 @@ class LogPattern:
     regex: str
     constant: str | None = None
     """The value when the line's presence is the statement."""
+    literal: str = ""
+    """Text that every such line has: looked for before the regex, which costs more."""
+    keep: Literal["last", "least", "most", "each"] = "last"
+    """Which of several lines counts; `each` joins what they say with `and`."""
+    decides: bool = False
+    """A worker decides it after the configuration that the server tells, which it overrides."""
+    listed: bool = False
+    """The value is a list: its commas stay."""
+    begins: bool = False
+    """The first line of a launch: what stands above it in the log is of an earlier one."""
+    elapsed: bool = False
+    """The value is the seconds from the first stamp of the log to this line's."""
+    warning: str = ""
+    """What the line means where it is a warning, and states no value; `fact` is then its kind."""
 
 
 @attrs.frozen(kw_only=True)
@@ -236,14 +316,29 @@ class Fact:
 
 
 @attrs.frozen(kw_only=True)
+class LogWarning:
+    """A warning of a launch log that matters for a measurement."""
+
+    kind: str
+    meaning: str
+    line: str
+
+
+@attrs.frozen(kw_only=True)
 class Audit:
     """What one deployment really ran. A fact that no source gave is absent: unknown."""
 
     facts: tuple[Fact, ...]
+    warnings: tuple[LogWarning, ...] = ()
 
     def value(self, name: str) -> str | None:
         """Give a fact's value, or None when it is unknown."""
         return next((fact.value for fact in self.facts if fact.name == name), None)
+
+    def typed(self, name: str) -> Value | None:
+        """Give a fact's value as its property's type, or None when it is unknown."""
+        text = self.value(name)
+        return None if text is None else typed(name, text)
 
 
 @attrs.frozen(kw_only=True)
@@ -259,14 +354,34 @@ class Verdict:
 
 @attrs.frozen(kw_only=True)
 class Difference:
-    """A serving property in which an arm's deployment differs from the baseline's."""
+    """A serving property in which an arm's deployment or cell differs from a baseline's."""
 
     fact: str
     baseline: str
     arm: str
+    direction: Direction
+    """Whom the difference favours, all else equal."""
     meaning: str
     controlled: bool
     """A property that must be equal: its difference rejects the comparison."""
+    scope: Scope = "asymmetric"
+    """common: every speculative arm differs so. asymmetric: they differ among themselves, too."""
+    sentence: str
+    """The difference in plain words."""
+
+
+@attrs.frozen(kw_only=True)
+class Anomaly:
+    """Something in the numbers that a person must look at before believing them."""
+
+    kind: str
+    arm: str
+    stratum: str
+    sampling: str
+    concurrency: int | None
+    """Without it and a rate it is about all load points."""
+    arrival_rate: float | None = None
+    sentence: str
 
 
 @attrs.frozen(kw_only=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -11,13 +11,15 @@ import attrs
 import specbench
 from specbench.artifacts import AttemptFolder
 from specbench.errors import DeploymentError
-from specbench.experiment.model import Sampling
-from specbench.facts import RequestRow, Window
+from specbench.experiment.model import Prompt, Sampling
+from specbench.facts import Output, RequestRow, Window
 from specbench.journal import Journal
 from specbench.judge.cells import same_prompts
+from specbench.judge.prompt_reuse import prompt_reuse, runs_of
 from specbench.judge.window import Judged, judge_window
 from specbench.launchers.server import Server
 from specbench.observe import metrics
+from specbench.observe.sampler import sampling
 from specbench.plan import Plan, PlannedDeployment
 from specbench.planned_cell import PlannedCell, steady_arrivals_ns, warm_up_requests
 from specbench.stopping import Stopping
@@ -104,7 +106,12 @@ class Measuring:
         }
         with self._journal.phase("settle", *where):
             before, settled_before = await metrics.settled(url, names)
-        with self._journal.phase("drive", *where), self._stopping.finishing():
+        every_s = self._plan.read.experiment.sample_every_s
+        with (
+            self._journal.phase("drive", *where),
+            self._stopping.finishing(),
+            sampling(url, names, every_s) as sampler,
+        ):
             window = await drive(
                 requests, asked, on_row=self._on_row, stop=lambda: self._stopping.asked
             )
@@ -121,9 +128,10 @@ class Measuring:
         with self._journal.phase("write", *where):
             attempt.write_cell(
                 cell.name,
-                window,
+                attrs.evolve(window, outputs=_with_reuse(window.outputs, prompts)),
                 before=before,
                 after=after,
+                samples=sampler.samples(),
                 facts={
                     "stratum": cell.stratum,
                     "sampling": cell.sampling.name,
@@ -134,6 +142,7 @@ class Measuring:
                     "aborted": lost is not None,
                     "warmup": attrs.asdict(warmed),
                     "settled": settled,
+                    "sampler": attrs.asdict(sampler.cost()),
                     "specbench": specbench.__version__,
                 },
             )
@@ -165,6 +174,20 @@ class Measuring:
             sampling=sampling,
             salt=salt,
         )
+
+
+def _with_reuse(outputs: Sequence[Output], prompts: Sequence[Prompt]) -> tuple[Output, ...]:
+    """Give outputs with the share of them that their prompts hold."""
+    asked = {output.prompt_id for output in outputs}
+    held = {
+        prompt.id: frozenset(run for message in prompt.messages for run in runs_of(message.content))
+        for prompt in prompts
+        if prompt.id in asked
+    }
+    return tuple(
+        attrs.evolve(output, prompt_reuse=prompt_reuse(held[output.prompt_id], output.text))
+        for output in outputs
+    )
 
 
 def _told(judged: Judged) -> dict[str, Any]:

@@ -6,6 +6,7 @@ or store, so it is tested with no server and no GPU.
 
 from __future__ import annotations
 
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from typing import Any, ClassVar, Generic, Literal, TypeVar
@@ -62,6 +63,8 @@ class Expected:
     """Most tokens of a draft."""
     depth: Literal["constant", "by_batch_size", "per_step"] = "constant"
     """How the draft's length is decided."""
+    properties: Mapping[str, str] = attrs.field(factory=dict)
+    """Other facts that the audit must state so, such as the draft's parallelism."""
 
 
 @attrs.frozen(kw_only=True)
@@ -72,6 +75,9 @@ class Confound:
     """Name of the audit fact, such as `async_scheduling`."""
     meaning: str
     """What the difference means for a comparison with the baseline."""
+    value: str | None = None
+    """What the arm's audit will state; None where it cannot be known before the launch. With
+    `design.equalise` the baseline is launched once more with it."""
 
 
 @attrs.frozen(kw_only=True)
@@ -83,6 +89,12 @@ class Counting:
     not the acceptance length, bounds the gain."""
     full_depth: bool
     """True when every draft has exactly the longest length, so that drafted = drafts x longest."""
+
+
+def release(target: Target) -> tuple[int, int] | None:
+    """Give major and minor of the target's engine version; None where it is not known."""
+    match = re.match(r"(\d+)\.(\d+)", target.version or "")
+    return (int(match[1]), int(match[2])) if match else None
 
 
 class Method(ABC, Generic[OptionsT]):

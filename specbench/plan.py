@@ -13,20 +13,22 @@ import attrs
 
 from specbench.engines import ENGINES
 from specbench.engines.contract import Engine
+from specbench.equalising import left_unequal, twin
 from specbench.errors import ExperimentError, Problem
 from specbench.experiment.model import (
     REPEAT_SUFFIX,
     Arm,
     AttachedServer,
     AttachLauncher,
+    Experiment,
 )
 from specbench.experiment.read import ReadExperiment
 from specbench.experiment.rules import known_refusals, require_comparison
-from specbench.methods import Command, Confound, Counting, Expected, Method
+from specbench.methods import Command, Confound, Counting, Expected, Launch, Method
 from specbench.order import arm_order, shuffled_cells
 from specbench.planned_cell import PlannedCell, mean_max_tokens, planned_cells, warm_up_requests
 
-Role = Literal["baseline", "noise_floor", "arm"]
+Role = Literal["baseline", "noise_floor", "equalised", "arm"]
 
 
 @attrs.frozen(kw_only=True)
@@ -46,6 +48,8 @@ class PlannedArm:
     """The server that runs already; None when we launch it."""
     unservable: tuple[str, ...]
     """Why the engine's version is known to refuse it, each reason with its source."""
+    twin: str | None = None
+    """The baseline with this arm's settings, where there is one: its equalised denominator."""
 
 
 @attrs.frozen(kw_only=True)
@@ -118,7 +122,10 @@ def plan(
         )
     read = attrs.evolve(read, experiment=attrs.evolve(experiment, target=target))
     arms = tuple(_planned_arms(read, engine, methods))
-    refused = {arm.name: arm.unservable for arm in arms if arm.role != "noise_floor"}
+    if experiment.design.equalise:
+        arms = _with_twins(read, engine, arms)
+        notes += _left_unequal(arms, engine)
+    refused = {arm.name: arm.unservable for arm in arms if arm.role in ("baseline", "arm")}
     baseline, where = experiment.baseline().name, str(read.path)
     require_comparison(refused, baseline, where, launch_unservable=launch_unservable)
     return Plan(
@@ -204,16 +211,61 @@ def _planned_arms(
             )
 
 
+def _with_twins(
+    read: ReadExperiment, engine: Engine, arms: Sequence[PlannedArm]
+) -> tuple[PlannedArm, ...]:
+    """Give the arms with a twin of the baseline for each distinct set of confounds, after it."""
+    baseline = next(arm for arm in arms if arm.role == "baseline")
+    twins: dict[str, PlannedArm] = {}
+    named = []
+    for arm in arms:
+        found = twin(baseline.name, arm.confounds, engine) if arm.role == "arm" else None
+        named.append(attrs.evolve(arm, twin=found.name if found else None))
+        if found is not None and not arm.unservable:
+            properties = {**baseline.expected.properties, **found.properties}
+            twins[found.name] = attrs.evolve(
+                baseline,
+                name=found.name,
+                role="equalised",
+                command=engine.command(
+                    read.experiment.target, found.launch, _python(read.experiment)
+                ),
+                expected=attrs.evolve(baseline.expected, properties=properties),
+                confounds=(),
+            )
+    taken = [name for name in twins if name in {arm.name for arm in arms}]
+    if taken:
+        said = f"the baseline's twin would be named {taken[0]!r}, as an arm is"
+        raise ExperimentError([Problem(said, "rename the arm", str(read.path))])
+    after = 1 + max(i for i, arm in enumerate(named) if arm.role in ("baseline", "noise_floor"))
+    return (*named[:after], *twins.values(), *named[after:])
+
+
+def _left_unequal(arms: Sequence[PlannedArm], engine: Engine) -> Iterator[str]:
+    for arm in arms:
+        left = left_unequal(arm.confounds, engine)
+        if left:
+            yield (
+                f"arm {arm.name!r}: {', '.join(left)} cannot be set on the baseline before the "
+                "launch, and stay confounds of both comparisons"
+            )
+
+
+def _python(experiment: Experiment) -> str:
+    return experiment.launcher.python or sys.executable
+
+
 def _planned_arm(read: ReadExperiment, engine: Engine, arm: Arm, method: Method[Any]) -> PlannedArm:
     experiment = read.experiment
     options, target = arm.options, experiment.target
-    python = experiment.launcher.python or sys.executable
+    expected = method.expected(options, target)
+    properties = {"tensor_parallel": str(target.tensor_parallel), **expected.properties}
     return PlannedArm(
         name=arm.name,
         role="baseline" if arm is experiment.baseline() else "arm",
         arm=arm,
-        command=engine.command(target, method.launch(options, target), python),
-        expected=method.expected(options, target),
+        command=engine.command(target, _launch(read, engine, arm, method), _python(experiment)),
+        expected=attrs.evolve(expected, properties=properties),
         counting=method.counting(options, target),
         confounds=method.confounds(options, target),
         caveats=method.caveats(options),
@@ -221,6 +273,16 @@ def _planned_arm(read: ReadExperiment, engine: Engine, arm: Arm, method: Method[
         attached=_attached(read, arm.name),
         unservable=known_refusals(arm, method, target),
     )
+
+
+def _launch(read: ReadExperiment, engine: Engine, arm: Arm, method: Method[Any]) -> Launch:
+    """Give what an arm adds to the launch; a speculative one also tells of single requests."""
+    experiment = read.experiment
+    launch = method.launch(arm.options, experiment.target)
+    if not (experiment.per_request_metrics and launch.speculation):
+        return launch
+    more = engine.per_request_metrics(experiment.target)
+    return attrs.evolve(launch, arguments=(*launch.arguments, *(more.arguments if more else ())))
 
 
 def _attached(read: ReadExperiment, name: str) -> AttachedServer | None:

@@ -8,6 +8,10 @@ from collections.abc import Iterator
 from specbench.plan import Plan, PlannedArm, estimate
 from specbench.units import duration_text
 
+DERIVED = {
+    "noise_floor": " (the baseline again: noise floor)",
+    "equalised": " (the baseline with settings of an arm: equalised)",
+}
 UNSERVABLE = "Unservable: launched only with --launch-unservable"
 
 
@@ -52,9 +56,7 @@ def _lines(planned: Plan) -> Iterator[str]:
 
 
 def _command_lines(arm: PlannedArm) -> Iterator[str]:
-    yield f"  {arm.name}" + (
-        " (the baseline again: noise floor)" if arm.role == "noise_floor" else ""
-    )
+    yield f"  {arm.name}{DERIVED.get(arm.role, '')}"
     if arm.attached is not None:
         yield f"    attached to {arm.attached.base_url}: nothing is started"
         return
@@ -62,4 +64,6 @@ def _command_lines(arm: PlannedArm) -> Iterator[str]:
         f"{name}={shlex.quote(value)}" for name, value in arm.command.environment.items()
     )
     yield f"    {environment} {shlex.join(arm.command.argv)}".replace("     ", "    ")
+    if arm.twin:
+        yield f"    compared with the baseline, and equalised with {arm.twin}"
     yield from (f"    caveat: {caveat}" for caveat in arm.caveats)

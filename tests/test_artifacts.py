@@ -82,6 +82,7 @@ def test_a_cell_names_the_digests_of_its_files(finished: FinishedRun) -> None:
             "outputs.parquet",
             "metrics-before.txt",
             "metrics-after.txt",
+            "samples.parquet",
         }
         assert all(file_digest(cell.path / name) == digest for name, digest in said.items())
 

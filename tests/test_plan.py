@@ -242,3 +242,119 @@ def test_an_estimate_tells_its_assumption(planned: Callable[..., Plan]) -> None:
 def test_planning_is_pure(planned: Callable[..., Plan]) -> None:
     first = planned()
     assert attrs.evolve(planned(), read=first.read) == first
+
+
+EQUALISED = VLLM.replace("noise_floor: false", "noise_floor: false, equalise: true")
+
+
+def on(version: str, flags: str = "", arms: str = "") -> str:
+    """An experiment with equalised twins, for a version of vLLM."""
+    return EQUALISED.replace(
+        "model: /models/target", f"model: /models/target, version: {version}, flags: {{{flags}}}"
+    ).replace("arms:\n", f"arms:\n{arms}")
+
+
+DRAFT_LINE = f"  - {DRAFT}\n"
+BUDGET = "max-num-batched-tokens: 8192, max-num-seqs: 1024"
+
+
+def test_each_distinct_set_of_confounds_has_one_twin_of_the_baseline(
+    planned: Callable[..., Plan],
+) -> None:
+    found = planned(on("0.23.0", BUDGET, DRAFT_LINE))
+    twins = {arm.name: arm for arm in found.arms if arm.role == "equalised"}
+    assert sorted(twins) == [
+        "baseline-no-async-budget-7168-runner-v1",
+        "baseline-no-async-runner-v1",
+    ]
+    assert {arm.name: arm.twin for arm in found.arms if arm.role == "arm"} == {
+        "draft": "baseline-no-async-budget-7168-runner-v1",
+        "ngram-k3": "baseline-no-async-runner-v1",
+        "eagle-k3": None,
+    }
+    ngram = twins["baseline-no-async-runner-v1"].command
+    assert ngram.argv[-1] == "--no-async-scheduling"
+    assert ngram.environment["VLLM_USE_V2_MODEL_RUNNER"] == "0"
+    assert "--speculative-config" not in ngram.argv
+    draft = twins["baseline-no-async-budget-7168-runner-v1"].command
+    assert draft.argv[-3:] == ("--no-async-scheduling", "--max-num-batched-tokens", "7168")
+    assert twins["baseline-no-async-runner-v1"].expected.properties == {
+        "tensor_parallel": "1",
+        "async_scheduling": "False",
+        "model_runner": "V1",
+    }
+
+
+def test_every_block_launches_every_twin(planned: Callable[..., Plan]) -> None:
+    found = planned(on("0.23.0"))
+    for block in (1, 2):
+        names = [item.arm.name for item in found.deployments if item.block == block]
+        assert sorted(names) == [
+            "baseline",
+            "baseline-no-async-runner-v1",
+            "eagle-k3",
+            "ngram-k3",
+        ]
+
+
+def test_what_cannot_be_set_before_the_launch_is_told(planned: Callable[..., Plan]) -> None:
+    notes = planned(on("0.23.0", "", DRAFT_LINE)).notes
+    assert any(
+        "'draft': max_num_scheduled_tokens, kv_cache_tokens cannot be set" in n for n in notes
+    )
+
+
+@pytest.mark.parametrize(
+    ("version", "twin"),
+    [
+        ("0.24.0", "baseline-no-async-runner-v1"),
+        ("0.32.0", "baseline-no-async"),
+        # 0.33 decides by the runner, and n-gram keeps both.
+        ("0.33.0", None),
+        # Nobody read it: nothing is assumed.
+        ("0.28.0", None),
+    ],
+)
+def test_a_twin_follows_the_version_that_was_read(
+    version: str, twin: str | None, planned: Callable[..., Plan]
+) -> None:
+    found = planned(on(version))
+    assert next(arm.twin for arm in found.arms if arm.name == "ngram-k3") == twin
+
+
+def test_without_equalise_no_twin_is_planned(planned: Callable[..., Plan]) -> None:
+    assert {arm.role for arm in planned(VLLM).arms} == {"baseline", "arm"}
+
+
+def test_a_twin_that_an_arm_is_named_like_is_refused(planned: Callable[..., Plan]) -> None:
+    line = DRAFT_LINE.replace("name: draft", "name: baseline-no-async-runner-v1")
+    with pytest.raises(ExperimentError, match="as an arm is"):
+        planned(on("0.23.0", "", line))
+
+
+def test_the_plan_says_which_twin_an_arm_is_compared_with(planned: Callable[..., Plan]) -> None:
+    said = plan_text(planned(on("0.23.0")))
+    assert "baseline-no-async-runner-v1 (the baseline with settings of an arm: equalised)" in said
+    assert "compared with the baseline, and equalised with baseline-no-async-runner-v1" in said
+
+
+PER_REQUEST = VLLM.replace("model: /models/target", "model: /models/target, version: 0.32.0")
+PER_REQUEST += "per_request_metrics: true\n"
+
+
+def test_only_speculative_servers_are_asked_for_metrics_of_requests(
+    planned: Callable[..., Plan],
+) -> None:
+    flag = "--per-request-spec-decode-metrics"
+    asked = {arm.name: flag in arm.command.argv for arm in planned(PER_REQUEST).arms}
+    assert asked == {"baseline": False, "ngram-k3": True, "eagle-k3": True}
+    assert not any(flag in arm.command.argv for arm in planned(VLLM).arms)
+
+
+def test_an_engine_that_tells_no_metrics_of_requests_is_refused(
+    planned: Callable[..., Plan],
+) -> None:
+    with pytest.raises(ExperimentError, match=r"vllm 0\.23\.0 tells no acceptance of single"):
+        planned(PER_REQUEST.replace("0.32.0", "0.23.0"))
+    with pytest.raises(ExperimentError, match="simulated tells no acceptance"):
+        planned(SMALL + "per_request_metrics: true\n")

@@ -10,6 +10,7 @@ import attrs
 from specbench import Confound, Counting, Expected, Launch, Method, hookimpl
 from specbench.errors import Problem
 from specbench.experiment.model import Target, said
+from specbench.methods import release
 
 RENAMING = ("eagle-", "eagle3", "dflash", "dspark")
 """Parts of a path by which vLLM silently turns draft_model into another method
@@ -18,6 +19,9 @@ TP_OF_ONE = "vllm/v1/spec_decode/draft_model.py, 0.23+"
 """Refuses a draft TP of 1 under another target TP late, in the worker."""
 TP_OF_ANOTHER = "vllm/config/speculative.py, 0.11+"
 """Refuses any draft TP but 1 and the target's, before a model is loaded."""
+
+CONSTRAINED = ((0, 23), (0, 24))
+"""Read versions in which a draft model costs more than its drafting (vllm/config/vllm.py)."""
 
 
 @attrs.frozen(kw_only=True)
@@ -78,42 +82,65 @@ class DraftModel(Method[DraftModelOptions]):
             }
         )
 
-    def expected(self, options: DraftModelOptions, target: Target) -> Expected:  # noqa: ARG002
-        """Expect this draft, at this depth."""
+    def expected(self, options: DraftModelOptions, target: Target) -> Expected:
+        """Expect this draft, at this depth and with this parallelism."""
+        parallel = options.draft_tensor_parallel or target.tensor_parallel
         return Expected(
             methods=("draft_model",),
             drafter=options.model,
             longest_draft=options.num_speculative_tokens,
+            properties={"draft_tensor_parallel": str(parallel)},
         )
 
     def confounds(self, options: DraftModelOptions, target: Target) -> tuple[Confound, ...]:  # noqa: ARG002
         """Name what vLLM changes with a draft model (vllm/config/vllm.py, 0.23 and 0.24)."""
+        memory = Confound(
+            fact="kv_cache_tokens",
+            meaning="weights and KV of the draft leave fewer KV tokens: favours the baseline "
+            "when memory binds",
+        )
+        version = release(target)
+        if target.engine != "vllm" or version not in (None, *CONSTRAINED):
+            return (memory,)
+        # Flags of the target hold in every arm; what no version tells is known after the launch.
+        known = version is not None
+        asked = target.flags.get("async-scheduling")
+        lost = Confound(
+            fact="async_scheduling",
+            value="False" if known else None,
+            meaning="a draft model loses asynchronous scheduling on 0.23 and 0.24, so each "
+            "step also pays for the scheduler: favours the baseline",
+        )
         return (
-            Confound(
-                fact="async_scheduling",
-                meaning="a draft model loses asynchronous scheduling on 0.23 and 0.24, so each "
-                "step also pays for the scheduler: favours the baseline",
-            ),
+            *(() if isinstance(asked, bool) else (lost,)),
             Confound(
                 fact="model_runner",
+                value="V1" if known else None,
                 meaning="a draft model falls back to model runner V1 while the baseline may use "
                 "V2: the step itself costs something else",
             ),
             Confound(
                 fact="max_num_scheduled_tokens",
+                value=_budget(target) if known else None,
                 meaning="a draft model keeps one slot a sequence, so that less prefill fits into "
                 "a step: favours the baseline at high load",
             ),
-            Confound(
-                fact="kv_cache_tokens",
-                meaning="weights and KV of the draft leave fewer KV tokens: favours the baseline "
-                "when memory binds",
-            ),
+            memory,
         )
 
     def counting(self, options: DraftModelOptions, target: Target) -> Counting | None:  # noqa: ARG002
         """Every decode step drafts; a draft may be cut at the budget or at the length limit."""
         return Counting(every_step_drafts=True, full_depth=False)
+
+
+def _budget(target: Target) -> str | None:
+    """Give what one slot a sequence leaves of the token budget, where flags tell it."""
+    budget, sequences = (
+        target.flags.get(flag) for flag in ("max-num-batched-tokens", "max-num-seqs")
+    )
+    if isinstance(budget, int) and isinstance(sequences, int):
+        return str(budget - sequences)
+    return None
 
 
 @hookimpl

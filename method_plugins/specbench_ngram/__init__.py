@@ -10,6 +10,14 @@ import attrs
 from specbench import Confound, Counting, Expected, Launch, Method, hookimpl
 from specbench.errors import Problem
 from specbench.experiment.model import Target, said
+from specbench.methods import release
+
+FIRST, ON_V2, WITH_ASYNC = (0, 23), (0, 32), (0, 33)
+"""First read version that changes anything, and first that keeps the runner and the scheduling."""
+READ_ON_V1 = ((0, 23), (0, 24))
+READ_WITHOUT_ASYNC = ((0, 23), (0, 24), (0, 32))
+LIKE_SIMULATED = (0, 32)
+"""The version whose shapes the simulated engine speaks."""
 
 
 @attrs.frozen(kw_only=True)
@@ -59,23 +67,42 @@ class Ngram(Method[NgramOptions]):
         )
 
     def confounds(self, options: NgramOptions, target: Target) -> tuple[Confound, ...]:  # noqa: ARG002
-        """Name what vLLM changes with n-gram (vllm/config/vllm.py, 0.23 to 0.32)."""
-        return (
-            Confound(
-                fact="async_scheduling",
-                meaning="n-gram loses asynchronous scheduling, so each step also pays for the "
-                "scheduler: favours the baseline",
-            ),
-            Confound(
-                fact="model_runner",
-                meaning="n-gram falls back to model runner V1 while the baseline may use V2: the "
-                "step itself costs something else",
-            ),
-        )
+        """Name what vLLM changes with n-gram (vllm/config/vllm.py, 0.23 to 0.32).
+
+        What it will be is known for versions that were read, and before the launch for no other.
+        """
+        version = LIKE_SIMULATED if target.engine == "simulated" else release(target)
+        found = []
+        asked = target.flags.get("async-scheduling")
+        if asked is not False and (version is None or FIRST <= version < WITH_ASYNC):
+            found.append(
+                Confound(
+                    fact="async_scheduling",
+                    value="False" if version in READ_WITHOUT_ASYNC else None,
+                    meaning="n-gram loses asynchronous scheduling, so each step also pays for the "
+                    "scheduler: favours the baseline",
+                )
+            )
+        if version is None or FIRST <= version < ON_V2:
+            found.append(
+                Confound(
+                    fact="model_runner",
+                    value="V1" if version in READ_ON_V1 else None,
+                    meaning="n-gram falls back to model runner V1 while the baseline may use V2: "
+                    "the step itself costs something else",
+                )
+            )
+        return tuple(found)
 
     def counting(self, options: NgramOptions, target: Target) -> Counting | None:  # noqa: ARG002
-        """A step without a match drafts nothing, and a draft is as long as its match."""
-        return Counting(every_step_drafts=False, full_depth=False)
+        """Up to 0.32 a step without a match drafts nothing, and a draft is as long as its match.
+
+        From 0.33 on n-gram runs on runner V2, which fills a draft that has no match: every step
+        drafts, and acceptance rates of the two do not compare (vllm/v1/worker/gpu/spec_decode).
+        """
+        version = None if target.engine == "simulated" else release(target)
+        always = version is not None and version >= WITH_ASYNC
+        return Counting(every_step_drafts=always, full_depth=False)
 
 
 @hookimpl

@@ -18,7 +18,7 @@ from specbench.analysis.intervals import Interval, t_interval
 
 Metric = Literal["output_throughput", "ttft_p50_s", "tpot_p50_s", "e2e_p50_s"]
 METRICS: tuple[Metric, ...] = ("output_throughput", "tpot_p50_s", "ttft_p50_s", "e2e_p50_s")
-Role = Literal["baseline", "noise_floor", "arm"]
+Role = Literal["baseline", "noise_floor", "equalised", "arm"]
 
 
 @attrs.frozen(kw_only=True)

@@ -9,6 +9,7 @@ import click
 
 from specbench.cli import (
     asking,
+    auditing,
     certifying,
     describing,
     inspecting,
@@ -69,6 +70,7 @@ for command in (
     inspecting.runs_command,
     inspecting.show,
     inspecting.verify,
+    auditing.audit,
     asking.ingest,
     asking.query,
     inspecting.export,

@@ -49,8 +49,20 @@ def query(sql: str, results: Path, style: str) -> None:
     help="Folder of the report.",
 )
 @click.option("--format", "formats", default="html", show_default=True, help="html,png,svg")
-def report(run_id: str | None, results: Path, out: Path, formats: str) -> None:
+@click.option("--json", "as_json", is_flag=True, help="Print its numbers for machines instead.")
+def report(run_id: str | None, results: Path, out: Path, formats: str, as_json: bool) -> None:
     """Write the report of RUN_ID (the newest run when left out)."""
+    if as_json:
+        import json
+
+        from specbench.report.content import read_content
+        from specbench.report.plain import plain
+        from specbench.store.store import opened
+
+        with opened(results) as connection:
+            content = read_content(connection, run_id and Path(run_id).name)
+        click.echo(json.dumps(plain(content), indent=1, default=str))
+        return
     for path in write_reports(
         results, run_id and Path(run_id).name, out, tuple(formats.split(","))
     ):

@@ -6,10 +6,21 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
+import attrs
+
 from specbench.errors import Problem
 from specbench.experiment.model import Target
 from specbench.facts import Cause, CounterNames, Fact, LogPattern
 from specbench.methods import Command, Launch
+
+
+@attrs.frozen
+class Setting:
+    """How a server is launched with one serving property."""
+
+    word: str
+    """What stands for it in the name of an arm."""
+    launch: Launch
 
 
 class Engine(ABC):
@@ -29,6 +40,10 @@ class Engine(ABC):
     metrics_path = "/metrics"
     chat_path = "/v1/chat/completions"
 
+    def per_request_metrics(self, target: Target) -> Launch | None:  # noqa: ARG002
+        """Give how a speculative server tells the acceptance of each request; None if not."""
+        return None
+
     @abstractmethod
     def check(self, target: Target, launch: Launch) -> tuple[Problem, ...]:
         """Give what is wrong; with its `source` what this version of the engine would refuse."""
@@ -36,6 +51,10 @@ class Engine(ABC):
     @abstractmethod
     def command(self, target: Target, launch: Launch, python: str) -> Command:
         """Give the command that serves, with `{port}` and `{scratch}` left open."""
+
+    @abstractmethod
+    def setting(self, fact: str, value: str) -> Setting | None:
+        """Give how a baseline is launched with a serving property; None where it cannot be."""
 
     @abstractmethod
     def log_patterns(self) -> tuple[LogPattern, ...]:

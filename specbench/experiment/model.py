@@ -271,6 +271,12 @@ class Design:
         default=True,
         metadata=said("Launch the baseline twice a block, to see what equal arms differ by."),
     )
+    equalise: bool = attrs.field(
+        default=False,
+        metadata=said(
+            "Launch the baseline once more for each set of settings that arms lose, as with them."
+        ),
+    )
 
 
 @attrs.frozen(kw_only=True)
@@ -362,6 +368,20 @@ class Experiment:
         default=None, metadata=said("Greedy captures of every deployment.")
     )
     gates: Gates = attrs.field(factory=Gates, metadata=said("Validity rules."))
+    per_request_metrics: bool = attrs.field(
+        default=False,
+        metadata=said(
+            "Ask speculative servers for the acceptance of each request (vLLM 0.32 on). A server "
+            "without speculation refuses that, so it is a confound."
+        ),
+    )
+    sample_every_s: float | None = attrs.field(
+        default=1.0,
+        metadata=said(
+            "Seconds between samples of server and accelerators in a window; null takes none.",
+            exclusiveMinimum=0,
+        ),
+    )
 
     def baseline(self) -> Arm:
         """Give the arm that effects compare with. Reading made sure that there is exactly one."""

@@ -51,6 +51,11 @@ def rule_problems(
     for name, count in Counter(sampling.name for sampling in experiment.sampling).items():
         if count > 1:
             yield ("sampling",), Problem(f"{count} samplings are named {name!r}")
+    family = ENGINES[experiment.target.engine]
+    if experiment.per_request_metrics and family.per_request_metrics(experiment.target) is None:
+        said = f"{family.name} {experiment.target.version or ''}".rstrip()
+        problem = Problem(f"{said} tells no acceptance of single requests", "leave it out")
+        yield ("per_request_metrics",), problem
     yield from _load_problems(experiment.load)
     if isinstance(experiment.launcher, AttachLauncher):
         yield from _attached_problems(experiment, experiment.launcher)
@@ -218,6 +223,9 @@ def _concurrency_problems(closed: ClosedLoad) -> Iterator[Placed]:
 
 def _attached_problems(experiment: Experiment, launcher: AttachLauncher) -> Iterator[Placed]:
     at = ("launcher", "servers")
+    if experiment.design.equalise:
+        said = "servers that run already cannot be launched with the settings of an arm"
+        yield ("design", "equalise"), Problem(said, "leave equalise out, or launch the servers")
     names = [arm.name for arm in experiment.arms]
     if experiment.design.noise_floor:
         names += [f"{a.name}{REPEAT_SUFFIX}" for a in experiment.arms if a.method == "baseline"]

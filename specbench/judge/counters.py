@@ -7,6 +7,7 @@ vllm/v1/spec_decode/metrics.py and vllm/v1/core/sched/scheduler.py.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 
 from specbench.facts import (
@@ -20,6 +21,9 @@ from specbench.facts import (
 )
 from specbench.methods import Counting, Expected
 
+LARGEST_EXACT = 2**53
+"""Largest count that the floats of an exposition hold exactly."""
+REQUIRED = "one process, no counter decreased"
 Labels = tuple[tuple[str, str], ...]
 
 
@@ -36,7 +40,7 @@ def rejections(
                 gate="counters",
                 outcome="undecided",
                 observed="the server tells no counters",
-                required="one process, no counter decreased",
+                required=REQUIRED,
                 advice="acceptance and foreign traffic are unknown",
             ),
         )
@@ -47,8 +51,8 @@ def rejections(
         Verdict(
             gate="counters",
             outcome="pass",
-            observed="one process, no counter decreased",
-            required="one process, no counter decreased",
+            observed=REQUIRED,
+            required=REQUIRED,
         ),
     )
 
@@ -62,8 +66,12 @@ def difference(
     speculative series, as a vLLM baseline has none.
     """
 
+    def known(name: str) -> int | None:
+        found = [value - before.series[key] for key, value in _series(after, name)]
+        return round(sum(found)) if found else None
+
     def delta(name: str) -> int:
-        return round(sum(value - before.series[key] for key, value in _series(after, name)))
+        return known(name) or 0
 
     speculative = any(True for _ in _series(after, names.drafts))
     positions: dict[int, float] = {}
@@ -72,9 +80,9 @@ def difference(
         positions[place] = positions.get(place, 0.0) + value - before.series[key]
     return CounterDelta(
         generation_tokens=delta(names.generation_tokens),
-        preemptions=delta(names.preemptions),
-        prefix_queries=delta(names.prefix_queries),
-        prefix_hits=delta(names.prefix_hits),
+        preemptions=known(names.preemptions),
+        prefix_queries=known(names.prefix_queries),
+        prefix_hits=known(names.prefix_hits),
         drafts=delta(names.drafts) if speculative else None,
         draft_tokens=delta(names.draft_tokens) if speculative else None,
         accepted_tokens=delta(names.accepted_tokens) if speculative else None,
@@ -189,15 +197,15 @@ def kept_time(
     no counters are told. Deadlines are absolute, so a late step makes none after it late: medians
     stand as long as few steps are.
     """
-    if names.steps is None or names.late_steps is None:
+    if names.played_steps is None or names.late_steps is None:
         return None
-    if not any(True for _ in _series(after, names.steps)):
+    if not any(True for _ in _series(after, names.played_steps)):
         return None
 
     def grown(name: str) -> float:
         return sum(value - before.series.get(key, 0.0) for key, value in _series(after, name))
 
-    steps, late = grown(names.steps), grown(names.late_steps)
+    steps, late = grown(names.played_steps), grown(names.late_steps)
     share = late / steps if steps else 0.0
     return Verdict(
         gate="simulator",
@@ -216,13 +224,12 @@ def kept_time(
 def _rejections(
     before: CounterSnapshot, after: CounterSnapshot, names: CounterNames
 ) -> Iterator[Verdict]:
-    required = "one process, no counter decreased"
     if not after.series:
         yield Verdict(
             gate="counters",
             outcome="fail",
             observed="the server gave no counters after the window",
-            required=required,
+            required=REQUIRED,
         )
         return
     starts = [dict(_series(snapshot, names.process_start)) for snapshot in (before, after)]
@@ -231,33 +238,11 @@ def _rejections(
             gate="counters",
             outcome="fail",
             observed="the server process was started anew in the window",
-            required=required,
+            required=REQUIRED,
         )
-    for key, value in before.series.items():
-        if not key[0].endswith("_total") or key[0] not in _read(names):
-            continue
-        if key not in after.series:
-            yield Verdict(
-                gate="counters",
-                outcome="fail",
-                observed=f"series {_shown(key)} vanished",
-                required=required,
-            )
-        elif not after.series[key] >= value:
-            yield Verdict(
-                gate="counters",
-                outcome="fail",
-                observed=f"{_shown(key)} went from {value:g} to {after.series[key]:g}",
-                required=required,
-            )
-    for key, value in after.series.items():
-        if key[0] in _read(names) and key not in before.series:
-            yield Verdict(
-                gate="counters",
-                outcome="fail",
-                observed=f"series {_shown(key)} appeared with {value:g}",
-                required="every series stands in both snapshots",
-            )
+    yield from _no_counts((before, after), names)
+    yield from _incomplete(after, names)
+    yield from _changed(before, after, names)
     if not any(True for _ in _series(after, names.generation_tokens)):
         yield Verdict(
             gate="counters",
@@ -267,6 +252,89 @@ def _rejections(
         )
 
 
+def _no_counts(
+    snapshots: tuple[CounterSnapshot, CounterSnapshot], names: CounterNames
+) -> Iterator[Verdict]:
+    for snapshot in snapshots:
+        for key, value in snapshot.series.items():
+            if key[0] in _read(names) and not _is_count(value):
+                yield Verdict(
+                    gate="counters",
+                    outcome="fail",
+                    observed=f"{_shown(key)} is {value:g}, which is no count",
+                    required="whole numbers from 0 to 2^53",
+                )
+
+
+def _changed(
+    before: CounterSnapshot, after: CounterSnapshot, names: CounterNames
+) -> Iterator[Verdict]:
+    for key, value in before.series.items():
+        if key[0] not in _read(names):
+            continue
+        if key not in after.series:
+            yield Verdict(
+                gate="counters",
+                outcome="fail",
+                observed=f"series {_shown(key)} vanished",
+                required=REQUIRED,
+            )
+        elif not after.series[key] >= value:
+            yield Verdict(
+                gate="counters",
+                outcome="fail",
+                observed=f"{_shown(key)} went from {value:g} to {after.series[key]:g}",
+                required=REQUIRED,
+            )
+    for key, value in after.series.items():
+        if key[0] in _read(names) and key not in before.series:
+            yield Verdict(
+                gate="counters",
+                outcome="fail",
+                observed=f"series {_shown(key)} appeared with {value:g}",
+                required="every series stands in both snapshots",
+            )
+
+
+def _is_count(value: float) -> bool:
+    """Tell whether a float is a whole number that it holds exactly."""
+    return math.isfinite(value) and 0 <= value <= LARGEST_EXACT and value == int(value)
+
+
+def _incomplete(after: CounterSnapshot, names: CounterNames) -> Iterator[Verdict]:
+    """Give a failed verdict where an engine lacks a series that another count is read with."""
+    engines = {
+        name: {dict(key[1]).get(names.engine_label) for key, _ in _series(after, name)}
+        for name in (names.generation_tokens, *_speculative(names))
+    }
+    told = engines.pop(names.generation_tokens)
+    for name, found in engines.items():
+        if any(engines.values()) and found != told:
+            yield Verdict(
+                gate="counters",
+                outcome="fail",
+                observed=f"{name} is told for {len(found)} of {len(told)} engines",
+                required="every speculative series of every engine, or none",
+            )
+    for key, _ in _series(after, names.accepted_per_position):
+        if not dict(key[1]).get(names.position_label, "").isdecimal():
+            yield Verdict(
+                gate="counters",
+                outcome="fail",
+                observed=f"{_shown(key)} names no position",
+                required=f"a whole number in {names.position_label}",
+            )
+
+
+def _speculative(names: CounterNames) -> tuple[str, ...]:
+    return (
+        names.drafts,
+        names.draft_tokens,
+        names.accepted_tokens,
+        names.accepted_per_position,
+    )
+
+
 def _series(snapshot: CounterSnapshot, name: str) -> Iterator[tuple[tuple[str, Labels], float]]:
     return ((key, value) for key, value in snapshot.series.items() if key[0] == name)
 
@@ -274,10 +342,7 @@ def _series(snapshot: CounterSnapshot, name: str) -> Iterator[tuple[tuple[str, L
 def _read(names: CounterNames) -> frozenset[str]:
     return frozenset(
         (
-            names.drafts,
-            names.draft_tokens,
-            names.accepted_tokens,
-            names.accepted_per_position,
+            *_speculative(names),
             names.generation_tokens,
             names.preemptions,
             names.prefix_queries,

@@ -16,10 +16,13 @@ from specbench.facts import (
     CounterNames,
     CounterSnapshot,
     RequestRow,
+    ServerSide,
     Verdict,
 )
 from specbench.judge import cells, counters, server_clock
+from specbench.judge.acceptance_sources import reconciled, same_as_requests
 from specbench.judge.client import limits
+from specbench.judge.steps import server_side
 from specbench.methods import Counting, Expected
 
 
@@ -32,6 +35,8 @@ class Judged:
     """None when the counters were rejected."""
     acceptance: Acceptance | None
     ratios: AcceptanceSummary | None
+    server: ServerSide | None
+    """None when the counters were rejected."""
     verdicts: tuple[Verdict, ...]
 
     @property
@@ -73,7 +78,7 @@ def judge_window(
                 advice="another client uses this server",
             )
         )
-    delta = acceptance = ratios = None
+    delta = acceptance = ratios = server = None
     if all(verdict.outcome == "pass" for verdict in verdicts if verdict.gate == "counters"):
         delta = counters.difference(before, after, names)
         verdicts.append(counters.foreign_traffic(delta, rows))
@@ -83,8 +88,20 @@ def judge_window(
         )
         verdicts += [verdict for verdict in timed if verdict is not None]
         acceptance = counters.acceptance(delta)
+        complete = summary.successes == summary.requests
+        server = server_side(
+            before,
+            after,
+            names,
+            delta,
+            duration_s=summary.duration_s,
+            succeeded=summary.successes if complete else None,
+        )
     if acceptance is not None:
         verdicts.append(counters.identities(acceptance, expected, counting))
+        by_events = delta and reconciled(acceptance, delta, rows, expected.longest_draft)
+        by_requests = same_as_requests(acceptance, rows)
+        verdicts += [verdict for verdict in (by_events, by_requests) if verdict]
         ratios = counters.summarise(
             acceptance,
             completion_tokens=summary.output_tokens,
@@ -95,5 +112,6 @@ def judge_window(
         delta=delta,
         acceptance=acceptance,
         ratios=ratios,
+        server=server,
         verdicts=tuple(verdicts),
     )

@@ -23,12 +23,19 @@ class Content:
     arms: tuple[str, ...]
     """Arms in the order of the plan; the baseline and its repeat first."""
     effects: list[Row]
+    """Against the baseline as it is served."""
     repeats: list[Row]
+    equalised: list[Row]
+    """Effects against twins of the baseline that have the arm's own settings."""
+    equalised_repeats: list[Row]
     cells: list[Row]
     positions: list[Row]
     requests: list[Row]
     deployments: list[Row]
     differences: list[Row]
+    cell_differences: list[Row]
+    warnings: list[Row]
+    anomalies: list[Row]
     verdicts: list[Row]
     outputs: list[Row]
     unservable: list[Row]
@@ -69,21 +76,10 @@ def read_content(connection: duckdb.DuckDBPyConnection, run_id: str | None) -> C
     return Content(
         experiment=found[0],
         arms=tuple(row["arm"] for row in arms),
-        effects=read(
-            "select * from effects where run_id = ? "
-            "order by stratum, concurrency, arrival_rate, arm, metric"
-        ),
-        repeats=read(
-            "select r.*, c.acceptance_rate, c.acceptance_length, c.tokens_per_step, d.role "
-            "from repeats r "
-            "join deployments d on d.run_id = r.run_id and d.block = r.block and d.arm = r.arm "
-            "join cells c on c.deployment_id = d.deployment_id and c.stratum = r.stratum "
-            "and c.sampling = r.sampling "
-            "and c.concurrency is not distinct from r.concurrency "
-            "and c.arrival_rate is not distinct from r.arrival_rate "
-            "where r.run_id = ? and r.metric = 'output_throughput' "
-            "order by r.stratum, r.concurrency, r.arrival_rate, r.arm, r.block"
-        ),
+        effects=read(_EFFECTS.format(comparison="shipped")),
+        repeats=read(_REPEATS.format(comparison="shipped")),
+        equalised=read(_EFFECTS.format(comparison="equalised")),
+        equalised_repeats=read(_REPEATS.format(comparison="equalised")),
         cells=read(
             "select d.block, d.arm, d.role, d.split, c.* from cells c "
             "join deployments d using (deployment_id) "
@@ -106,9 +102,22 @@ def read_content(connection: duckdb.DuckDBPyConnection, run_id: str | None) -> C
             "select * from deployments where run_id = ? order by block, place, attempt"
         ),
         differences=read(
-            "select arm, fact, baseline, arm_value, meaning, controlled, "
-            "list(block order by block) as blocks from differences where run_id = ? "
-            "group by all order by controlled desc, arm, fact"
+            "select comparison, denominator, arm, fact, baseline, arm_value, direction, scope, "
+            "meaning, controlled, list(block order by block) as blocks from differences "
+            "where run_id = ? group by all "
+            "order by comparison desc, denominator, controlled desc, arm, fact"
+        ),
+        cell_differences=read(
+            "select * from cell_differences where run_id = ? "
+            "order by denominator, arm, stratum, sampling, concurrency, fact, block"
+        ),
+        warnings=read(
+            "select arm, kind, meaning, count(distinct deployment_id) as deployments, "
+            "min(line) as line from warnings join deployments using (deployment_id) "
+            "where run_id = ? group by all order by kind, arm"
+        ),
+        anomalies=read(
+            "select * from anomalies where run_id = ? order by kind, arm, stratum, concurrency"
         ),
         verdicts=read(
             "select coalesce(cell_id, deployment_id) as place, gate, outcome, observed, required, "
@@ -145,6 +154,23 @@ def _newest(connection: duckdb.DuckDBPyConnection) -> str:
     return str(found[0]["run_id"])
 
 
+_EFFECTS = """
+select * from effects where run_id = ? and comparison = '{comparison}'
+order by stratum, concurrency, arrival_rate, arm, metric
+"""
+
+_REPEATS = """
+select r.*, c.acceptance_rate, c.acceptance_length, c.tokens_per_step, d.role
+from repeats r
+join deployments d on d.run_id = r.run_id and d.block = r.block and d.arm = r.arm
+join cells c on c.deployment_id = d.deployment_id and c.stratum = r.stratum
+and c.sampling = r.sampling
+and c.concurrency is not distinct from r.concurrency
+and c.arrival_rate is not distinct from r.arrival_rate
+where r.run_id = ? and r.metric = 'output_throughput' and r.comparison = '{comparison}'
+order by r.stratum, r.concurrency, r.arrival_rate, r.arm, r.block
+"""
+
 _SAME_OUTPUTS = """
 with told as (
     select d.block, d.arm, d.role, c.capture, c.concurrency, c.prompt_id, c.text
@@ -158,7 +184,8 @@ pairs as (
     union all
     select 'another deployment of the baseline', b.arm, a.concurrency, a.text = b.text
     from told a join told b using (concurrency, prompt_id)
-    where a.capture = 1 and b.capture = 1 and a.role = 'baseline' and b.role <> 'arm'
+    where a.capture = 1 and b.capture = 1 and a.role = 'baseline'
+    and b.role in ('baseline', 'noise_floor')
     and (a.block < b.block or (a.block = b.block and b.role = 'noise_floor'))
     union all
     select 'the baseline of its block', b.arm, a.concurrency, a.text = b.text

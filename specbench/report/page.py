@@ -55,7 +55,7 @@ def write_report(
         folder.mkdir(exist_ok=True)
         for figure in drawn:
             path = folder / f"{figure.name}.{kind}"
-            path.write_bytes(_picture(figure, kind, simulated=content.simulated))
+            path.write_bytes(_picture(figure, kind, content))
             written.append(path)
     return written
 
@@ -73,6 +73,9 @@ def html_page(content: Content, drawn: Sequence[Figure]) -> str:
         effects=tables.effects_table(content),
         figures="".join(_sections(drawn)),
         differences=tables.differences_table(content),
+        cell_differences=tables.cell_differences_table(content),
+        warnings=tables.warnings_table(content),
+        anomalies=tables.anomalies_table(content),
         failures=tables.failures_table(content),
         verdicts=tables.verdicts_table(content),
         outputs=tables.outputs_table(content),
@@ -126,10 +129,17 @@ def _sections(drawn: Sequence[Figure]) -> Iterator[str]:
         yield "</div>"
 
 
-def _picture(figure: Figure, kind: str, *, simulated: bool) -> bytes:
-    """Give a chart as a picture with its title, and SIMULATED in it where due."""
-    mark = "SIMULATED: " if simulated else ""
-    title = f"{mark}{SECTIONS[figure.section].title}: {figure.title}"
+def _picture(figure: Figure, kind: str, content: Content) -> bytes:
+    """Give a chart as a picture, with SIMULATED in it where due and what else differed under it.
+
+    A picture leaves the page, and no ratio may be read without what else differed.
+    """
+    mark = "SIMULATED: " if content.simulated else ""
+    title = {
+        "text": f"{mark}{SECTIONS[figure.section].title}: {figure.title}",
+        "subtitle": list(_differing_lines(content)),
+        "subtitleFontSize": 10,
+    }
     spec: dict[str, Any] = figure.chart.to_dict() | {
         "width": PICTURE_WIDTH,
         "title": title,
@@ -138,3 +148,15 @@ def _picture(figure: Figure, kind: str, *, simulated: bool) -> bytes:
     if kind == "svg":
         return vl_convert.vegalite_to_svg(spec).encode()
     return vl_convert.vegalite_to_png(spec, scale=PICTURE_SCALE)
+
+
+def _differing_lines(content: Content) -> Iterator[str]:
+    """Say of each arm what differs from the baseline besides the method, a line each."""
+    for arm in content.arms:
+        found = dict.fromkeys(
+            f"{tables.title(row['fact'])} ({row['direction']})"
+            for row in content.differences
+            if row["arm"] == arm and row["comparison"] == "shipped"
+        )
+        if found:
+            yield f"{arm} also differs in: {', '.join(found)}"

@@ -6,10 +6,13 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 
+from specbench.properties import property_of, shown
 from specbench.report.content import Content, Row
 
 Cell = str | tuple[str, str]
 """Text, or text and a CSS class."""
+
+ROLES = {"noise_floor": " (A/A)", "equalised": " (the baseline with settings of an arm)"}
 
 LONG_TEXT = 34
 """Characters from which a cell's text may wrap."""
@@ -27,13 +30,21 @@ def table(headers: Sequence[str], body: Iterable[Sequence[Cell]], *, empty: str)
     )
 
 
+def title(fact: str) -> str:
+    """Give the words for a property."""
+    return property_of(fact).title
+
+
 def effects_table(content: Content) -> str:
-    """Give every throughput effect, absolute values beside the ratio, with every repeat."""
+    """Give every throughput effect beside its absolute values, repeats and what else differed.
+
+    An arm that has an equalised comparison has its row of that right under the shipped one.
+    """
     repeats: dict[tuple[object, ...], list[Row]] = {}
-    for row in content.repeats:
+    for row in (*content.repeats, *content.equalised_repeats):
         repeats.setdefault(_key(row), []).append(row)
     body = []
-    for effect in content.effects:
+    for effect in sorted((*content.effects, *content.equalised), key=_order):
         if effect["metric"] != "output_throughput":
             continue
         found = repeats.get(_key(effect), [])
@@ -42,12 +53,14 @@ def effects_table(content: Content) -> str:
                 effect["stratum"],
                 effect["sampling"],
                 f"{effect['load_point']:g}",
-                effect["arm"] + (" (A/A)" if effect["role"] == "noise_floor" else ""),
+                effect["arm"] + ROLES.get(effect["role"], ""),
+                _compared(effect),
                 _ratio(effect),
                 _interval(effect),
                 ", ".join(f"{row['ratio']:.3f}" for row in found) or "-",
                 _span([row["baseline"] for row in found]),
                 _span([row["arm_value"] for row in found]),
+                _differing(content, effect),
                 "; ".join(effect["missing"]) or "-",
             ]
         )
@@ -56,14 +69,45 @@ def effects_table(content: Content) -> str:
         "sampling",
         "load",
         "arm",
+        "compared with",
         "speed-up",
         "95% interval",
         "every block",
         "baseline tok/s",
         "arm tok/s",
+        "what else differed",
         "missing",
     )
     return table(headers, body, empty="No block has both the baseline and another arm.")
+
+
+def _order(effect: Row) -> tuple[object, ...]:
+    shipped = effect["comparison"] == "shipped"
+    return effect["stratum"], effect["load_point"], effect["arm"], not shipped
+
+
+def _compared(effect: Row) -> str:
+    shipped = effect["comparison"] == "shipped"
+    return f"{effect['denominator']} ({'as shipped' if shipped else 'equalised'})"
+
+
+def _differing(content: Content, effect: Row) -> str:
+    """Give what differed in the arm and in this cell, and whom that favours."""
+    point = [effect[name] for name in ("stratum", "sampling", "load_point")]
+    rows = [
+        *content.differences,
+        *(
+            row
+            for row in content.cell_differences
+            if [row[name] for name in ("stratum", "sampling", "load_point")] == point
+        ),
+    ]
+    found = dict.fromkeys(
+        f"{title(row['fact'])} ({row['direction']})"
+        for row in rows
+        if (row["arm"], row["denominator"]) == (effect["arm"], effect["denominator"])
+    )
+    return ", ".join(found) or "nothing that is known"
 
 
 def cells_table(content: Content) -> str:
@@ -112,19 +156,94 @@ def cells_table(content: Content) -> str:
 
 def differences_table(content: Content) -> str:
     """Give what differs between arms besides the method."""
-    body = [
+    body: list[Sequence[Cell]] = [
         [
             row["arm"],
-            (row["fact"], "bad") if row["controlled"] else row["fact"],
-            row["baseline"],
-            row["arm_value"],
+            row["denominator"],
+            (title(row["fact"]), "bad") if row["controlled"] else title(row["fact"]),
+            _stated(row, "baseline"),
+            _stated(row, "arm_value"),
+            row["direction"],
+            row["scope"],
             ", ".join(map(str, row["blocks"])),
-            "comparison rejected: must be equal" if row["controlled"] else row["meaning"],
+            row["meaning"],
         ]
         for row in content.differences
     ]
-    headers = ("arm", "property", "baseline", "arm", "blocks", "what it means")
+    headers = (
+        "arm",
+        "compared with",
+        "property",
+        "baseline",
+        "arm",
+        "direction",
+        "among arms",
+        "blocks",
+        "what it means",
+    )
     return table(headers, body, empty="None that the servers' logs and configurations state.")
+
+
+def cell_differences_table(content: Content) -> str:
+    """Give what differs between a cell of an arm and the same cell of the baseline."""
+    body = [
+        [
+            row["stratum"],
+            row["sampling"],
+            f"{row['load_point']:g}",
+            row["arm"],
+            row["denominator"],
+            title(row["fact"]),
+            row["baseline"],
+            row["arm_value"],
+            row["direction"],
+            f"{row['block']}",
+        ]
+        for row in content.cell_differences
+    ]
+    headers = (
+        "stratum",
+        "sampling",
+        "conc.",
+        "arm",
+        "compared with",
+        "property",
+        "baseline",
+        "arm",
+        "direction",
+        "block",
+    )
+    return table(headers, body, empty="None that counters, graphs and requests show.")
+
+
+def _stated(row: Row, side: str) -> str:
+    return shown(row["fact"], None if row[side] == "unknown" else row[side])
+
+
+def warnings_table(content: Content) -> str:
+    """Give what servers warned of, and in how many deployments."""
+    body = [
+        [row["arm"], row["meaning"], f"{row['deployments']}", row["line"]]
+        for row in content.warnings
+    ]
+    headers = ("arm", "what it means", "deployments", "a line of the log")
+    return table(headers, body, empty="None that changes what a measurement means.")
+
+
+def anomalies_table(content: Content) -> str:
+    """Give numbers that do not fit together, in words."""
+    body = [
+        [
+            row["arm"],
+            row["stratum"],
+            row["sampling"],
+            "all" if row["load_point"] is None else f"{row['load_point']:g}",
+            row["sentence"],
+        ]
+        for row in content.anomalies
+    ]
+    headers = ("arm", "stratum", "sampling", "conc.", "what does not fit")
+    return table(headers, body, empty="None was found.")
 
 
 def failures_table(content: Content) -> str:
@@ -234,7 +353,7 @@ def _line(row: Sequence[Cell]) -> str:
 
 
 def _key(row: Row) -> tuple[object, ...]:
-    return row["arm"], row["stratum"], row["sampling"], row["load_point"]
+    return row["denominator"], row["arm"], row["stratum"], row["sampling"], row["load_point"]
 
 
 def _ratio(effect: Row) -> Cell:

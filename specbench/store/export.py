@@ -40,7 +40,10 @@ TABLES = {
     "effects": _OF_A_RUN,
     "repeats": _OF_A_RUN,
     "differences": _OF_A_RUN,
+    "cell_differences": _OF_A_RUN,
+    "anomalies": _OF_A_RUN,
     "facts": _OF_A_DEPLOYMENT,
+    "warnings": _OF_A_DEPLOYMENT,
 }
 """How each exported table belongs to a run."""
 _TYPES = {

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import json
+import statistics
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 import attrs
-import cattrs
 
 import specbench
 from specbench.analysis.effects import Effect
 from specbench.judge import cells as cell_rules
-from specbench.judge.confounds import differences
-from specbench.methods import Confound
+from specbench.judge.samples import clock_verdicts
+from specbench.store.comparisons import Comparison
 from specbench.store.judged_run import JudgedCell, JudgedDeployment, JudgedRun
 from specbench.whole_files import file_digest, read_json
 
@@ -89,10 +90,18 @@ def fact_rows(item: JudgedDeployment) -> Iterator[Row]:
         }
 
 
+def warning_rows(item: JudgedDeployment) -> Iterator[Row]:
+    """Give what a server warned of, from its launch to its end."""
+    for warning in item.closing.get("warnings", ()):
+        yield {"deployment_id": item.deployment_id, **warning}
+
+
 def cell_row(item: JudgedDeployment, cell: JudgedCell) -> Row:
     """Give the row of a measured window."""
     judged = cell.judged
+    reuse = [share for share in cell.reuse.values() if share is not None]
     row = {
+        "prompt_reuse": statistics.fmean(reuse) if reuse else None,
         "cell_id": cell.cell_id,
         "deployment_id": item.deployment_id,
         "stratum": cell.facts["stratum"],
@@ -105,6 +114,7 @@ def cell_row(item: JudgedDeployment, cell: JudgedCell) -> Row:
         "judged_by": specbench.__version__,
         "source_sha256": file_digest(cell.folder.path / "cell.json"),
         **attrs.asdict(judged.summary),
+        **attrs.asdict(cell.sampled),
     }
     if client := cell.facts.get("client"):
         row |= {f"client_{name}": value for name, value in client.items()}
@@ -113,6 +123,8 @@ def cell_row(item: JudgedDeployment, cell: JudgedCell) -> Row:
             name: getattr(judged.delta, name)
             for name in ("preemptions", "prefix_queries", "prefix_hits")
         }
+    if judged.server:
+        row |= attrs.asdict(judged.server)
     if judged.acceptance:
         row |= {
             "drafts": judged.acceptance.drafts,
@@ -133,6 +145,7 @@ def request_rows(cell: JudgedCell) -> Iterator[Row]:
             **attrs.asdict(row),
             "cell_id": cell.cell_id,
             "events": len(row.event_ns),
+            "prompt_reuse": cell.reuse.get(row.request_id),
             "ttft_s": cell_rules.ttft_s(row),
             "ttft_scheduled_s": cell_rules.ttft_scheduled_s(row),
             "first_tokens_s": cell_rules.first_tokens_s(row),
@@ -159,6 +172,25 @@ def counter_rows(run: JudgedRun, cell: JudgedCell) -> Iterator[Row]:
         }
 
 
+def clock_rows(deployments: Sequence[JudgedDeployment]) -> Iterator[Row]:
+    """Give the verdict on every cell whose accelerator was slower than in its block."""
+    blocks: dict[int, dict[str, float]] = defaultdict(dict)
+    owners: dict[str, str] = {}
+    for item in deployments:
+        for cell in item.cells:
+            owners[cell.cell_id] = item.deployment_id
+            if cell.sampled.sm_clock_mhz is not None:
+                blocks[item.block][cell.cell_id] = cell.sampled.sm_clock_mhz
+    for clocks in blocks.values():
+        for cell_id, verdict in clock_verdicts(clocks).items():
+            yield {
+                "deployment_id": owners[cell_id],
+                "cell_id": cell_id,
+                **attrs.asdict(verdict),
+                "judged_by": specbench.__version__,
+            }
+
+
 def verdict_rows(item: JudgedDeployment) -> Iterator[Row]:
     """Give every ruling on a deployment and its cells."""
     ruled = [(None, verdict) for verdict in (*item.verdicts, *item.damaged)] + [
@@ -173,33 +205,15 @@ def verdict_rows(item: JudgedDeployment) -> Iterator[Row]:
         }
 
 
-def difference_rows(run: JudgedRun, deployments: Sequence[JudgedDeployment]) -> Iterator[Row]:
-    """Give what differs from the baseline of each deployment's block."""
-    plain = [item for item in deployments if item.arm["role"] != "arm" and item.audit]
-    plain.sort(key=lambda item: item.arm["role"] == "baseline")
-    audits = {item.block: item.audit for item in plain}
-    for item in deployments:
-        base = audits.get(item.block)
-        if item.arm["role"] == "baseline" or base is None or item.audit is None:
-            continue
-        named = cattrs.structure(item.arm["confounds"], tuple[Confound, ...])
-        for difference in differences(base, item.audit, named):
-            yield {
-                "run_id": run.run_id,
-                "block": item.block,
-                "arm": item.arm["name"],
-                "fact": difference.fact,
-                "baseline": difference.baseline,
-                "arm_value": difference.arm,
-                "meaning": difference.meaning,
-                "controlled": difference.controlled,
-            }
-
-
-def effect_row(run: JudgedRun, effect: Effect) -> Row:
-    """Give the row of an effect."""
+def effect_row(run: JudgedRun, comparison: Comparison, effect: Effect) -> Row:
+    """Give the row of an effect, with what it may not be read without."""
+    point = (effect.stratum, effect.sampling, effect.concurrency, effect.arrival_rate)
+    blocks = [repeat.block for repeat in effect.repeats]
     return {
         "run_id": run.run_id,
+        "comparison": comparison.kind,
+        "denominator": comparison.denominator,
+        "confounds": comparison.confounds(effect.arm, point, blocks),
         **attrs.asdict(effect, filter=lambda field, _: field.name not in ("repeats", "interval")),
         "blocks": len(effect.repeats),
         "low": effect.interval.low if effect.interval else None,
@@ -208,11 +222,13 @@ def effect_row(run: JudgedRun, effect: Effect) -> Row:
     }
 
 
-def repeat_rows(run: JudgedRun, effect: Effect) -> Iterator[Row]:
+def repeat_rows(run: JudgedRun, comparison: Comparison, effect: Effect) -> Iterator[Row]:
     """Give the ratios behind an effect."""
     for repeat in effect.repeats:
         yield {
             "run_id": run.run_id,
+            "comparison": comparison.kind,
+            "denominator": comparison.denominator,
             "arm": effect.arm,
             "stratum": effect.stratum,
             "sampling": effect.sampling,

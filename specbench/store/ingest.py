@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 
 import attrs
@@ -12,7 +12,14 @@ from specbench.analysis.effects import METRICS, Point, effects
 from specbench.artifacts import find_runs
 from specbench.errors import StoreError
 from specbench.store import index_rows, store
-from specbench.store.judged_run import JudgedDeployment, JudgedRun, judged_deployments
+from specbench.store.anomaly_rows import anomaly_rows
+from specbench.store.comparisons import (
+    Comparison,
+    cell_difference_rows,
+    comparisons,
+    difference_rows,
+)
+from specbench.store.judged_run import JudgedRun, judged_deployments
 
 
 @attrs.frozen(kw_only=True)
@@ -56,6 +63,8 @@ def _ingest_run(connection: duckdb.DuckDBPyConnection, run: JudgedRun) -> None:
     store.insert(
         connection, "facts", [row for item in deployments for row in index_rows.fact_rows(item)]
     )
+    warned = [row for item in deployments for row in index_rows.warning_rows(item)]
+    store.insert(connection, "warnings", warned)
     pairs = [(item, cell) for item in deployments for cell in item.cells]
     store.insert(connection, "cells", [index_rows.cell_row(item, cell) for item, cell in pairs])
     for _, cell in pairs:
@@ -75,32 +84,27 @@ def _ingest_run(connection: duckdb.DuckDBPyConnection, run: JudgedRun) -> None:
         "verdicts",
         [row for item in deployments for row in index_rows.verdict_rows(item)],
     )
-    differing = list(index_rows.difference_rows(run, deployments))
-    store.insert(connection, "differences", differing)
-    barred = {(row["block"], row["arm"]): row["fact"] for row in differing if row["controlled"]}
+    store.insert(connection, "verdicts", list(index_rows.clock_rows(deployments)))
+    store.insert(connection, "anomalies", list(anomaly_rows(run, deployments)))
     confirming = run.experiment["stage"] == "confirmation"
-    # A rehearsal is a trial of one arm: nothing is compared in it.
-    compared = [] if run.plan["rehearsal"] else deployments
-    found = effects(_points(compared, barred, confirming=confirming))
-    store.insert(connection, "effects", [index_rows.effect_row(run, effect) for effect in found])
-    store.insert(
-        connection,
-        "repeats",
-        [row for effect in found for row in index_rows.repeat_rows(run, effect)],
-    )
+    for comparison in comparisons(deployments):
+        told = list(difference_rows(run.run_id, comparison))
+        store.insert(connection, "differences", told)
+        told = list(cell_difference_rows(run.run_id, comparison))
+        store.insert(connection, "cell_differences", told)
+        # A rehearsal is a trial of one arm: nothing is compared in it.
+        points = () if run.plan["rehearsal"] else _points(comparison, confirming=confirming)
+        found = effects(points)
+        told = [index_rows.effect_row(run, comparison, effect) for effect in found]
+        store.insert(connection, "effects", told)
+        told = [row for effect in found for row in index_rows.repeat_rows(run, comparison, effect)]
+        store.insert(connection, "repeats", told)
 
 
-def _points(
-    deployments: Sequence[JudgedDeployment],
-    barred: dict[tuple[int, str], str],
-    *,
-    confirming: bool,
-) -> Iterator[Point]:
-    """Give every cell's values, without those that a ruling keeps out of effects.
-
-    `barred` names the controlled property that differs, by block and arm.
-    """
-    for item in deployments:
+def _points(comparison: Comparison, *, confirming: bool) -> Iterator[Point]:
+    """Give every cell's values, without those that a ruling keeps out of effects."""
+    barred = comparison.barred()
+    for item in comparison.deployments:
         name = item.arm["name"]
         reasons = [v.gate for v in item.verdicts if v.outcome == "fail"]
         if (item.block, name) in barred:
@@ -117,7 +121,7 @@ def _points(
                 yield Point(
                     block=item.block,
                     arm=name,
-                    role=item.arm["role"],
+                    role=comparison.role(item),  # type: ignore[arg-type]  # planned as one
                     stratum=cell.facts["stratum"],
                     sampling=cell.facts["sampling"],
                     concurrency=cell.facts["concurrency"],

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import attrs
@@ -10,10 +10,18 @@ import cattrs
 
 from specbench.artifacts import AttemptFolder, CellFolder, RunFolder
 from specbench.engines import ENGINES
-from specbench.experiment.model import Gates
-from specbench.facts import Audit, ClientFacts, CounterNames, CounterSnapshot, RequestRow, Verdict
+from specbench.experiment.model import Gates, Sampling
+from specbench.facts import (
+    Audit,
+    ClientFacts,
+    CounterNames,
+    CounterSnapshot,
+    RequestRow,
+    Sampled,
+    Verdict,
+)
 from specbench.judge import cells as cell_rules
-from specbench.judge import effective
+from specbench.judge import effective, samples
 from specbench.judge.window import Judged, judge_window
 from specbench.methods import Counting, Expected
 from specbench.observe.metrics import parse
@@ -67,6 +75,9 @@ class JudgedCell:
     before: CounterSnapshot
     after: CounterSnapshot
     judged: Judged
+    sampled: Sampled
+    reuse: Mapping[str, float | None]
+    """Prompt reuse by request id."""
 
 
 @attrs.frozen(kw_only=True)
@@ -94,6 +105,7 @@ def judged_deployments(run: JudgedRun) -> Iterator[JudgedDeployment]:
     attempts = [item for item in run.folder.attempts() if item.closing() is not None]
     holders = [item.deployment for item in attempts if item.cells()]
     processes: dict[float, AttemptFolder] = {}
+    samplings = cattrs.structure(run.experiment["sampling"], tuple[Sampling, ...])
     for attempt in attempts:
         arm = run.arm(attempt.deployment)
         block, place, _ = attempt.deployment.removeprefix("b").split("-", 2)
@@ -109,7 +121,7 @@ def judged_deployments(run: JudgedRun) -> Iterator[JudgedDeployment]:
             audit=found,
             # Without its audit a measured deployment is unknown, which is not the same as good.
             verdicts=(
-                effective.judge(found or Audit(facts=()), expected)
+                effective.judge(found or Audit(facts=()), expected, samplings)
                 if found or attempt.cells()
                 else ()
             ),
@@ -153,6 +165,13 @@ def _cells(
             before=before,
             after=after,
             judged=judged,
+            reuse=folder.prompt_reuse(),
+            sampled=samples.summarise(
+                folder.samples(),
+                rows,
+                concurrency=facts["concurrency"],
+                tokens=judged.summary.output_tokens,
+            ),
         )
 
 

@@ -15,7 +15,7 @@ def has_comparable_block(connection: duckdb.DuckDBPyConnection, run_id: str) -> 
         select block from deployments
         where run_id = ? and status = 'complete'
         group by block
-        having bool_or(role <> 'arm') and bool_or(role = 'arm')
+        having bool_or(role in ('baseline', 'noise_floor')) and bool_or(role = 'arm')
         """,
         [run_id],
     )

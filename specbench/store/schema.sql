@@ -56,7 +56,7 @@ create table deployments (
 comment on column deployments.same_process_as is 'An attached server that an earlier deployment measured already: not independent, so it gives no effect.';
 comment on column deployments.every_step_drafts is 'False: steps may go undrafted, so tokens_per_step, not acceptance_length, bounds the gain. Null without speculation.';
 comment on table deployments is 'One row a launched server, failed ones too. The independent statistical unit.';
-comment on column deployments.role is 'baseline, noise_floor (the baseline launched again) or arm.';
+comment on column deployments.role is 'baseline, noise_floor (the baseline launched again), equalised (the baseline with settings of an arm) or arm.';
 comment on column deployments.status is 'complete, rejected (not in effect), failed or interrupted.';
 comment on column deployments.ready_s is 'Seconds from spawn to a first real completion.';
 comment on column deployments.split is 'True when the cells of this block and arm come from several attempts.';
@@ -68,6 +68,14 @@ create table facts (
     source        varchar not null
 );
 comment on table facts is 'What each server said of itself, with the line it said it in. An absent fact is unknown.';
+
+create table warnings (
+    deployment_id varchar not null,
+    kind          varchar not null,
+    meaning       varchar not null,
+    line          varchar not null
+);
+comment on table warnings is 'Warnings of each server''s log that change what a measurement means, from launch to end.';
 
 create table cells (
     cell_id                varchar primary key,
@@ -115,6 +123,27 @@ create table cells (
     preemptions            bigint,
     prefix_queries         bigint,
     prefix_hits            bigint,
+    engine_steps           bigint,
+    realised_batch         double,
+    step_s                 double,
+    undrafted_least        bigint,
+    queue_mean_s           double,
+    prefill_mean_s         double,
+    decode_mean_s          double,
+    samples                integer not null,
+    running_mean           double,
+    waiting_max            double,
+    kv_usage_max           double,
+    gpu_memory_gib         double,
+    gpu_utilisation        double,
+    sm_clock_mhz           double,
+    power_w                double,
+    energy_per_token_j     double,
+    sm_activity            double,
+    tensor_activity        double,
+    nvlink_mib_s           double,
+    pcie_mib_s             double,
+    prompt_reuse           double,
     clock                  varchar not null,
     client_lag_p99_s       double,
     client_dispatch_p95_s  double,
@@ -144,6 +173,16 @@ comment on column cells.acceptance_length is '1 + accepted / drafts.';
 comment on column cells.acceptance_by_position is 'Accepted at position i / drafts; sums to acceptance_length - 1.';
 comment on column cells.tokens_per_step is 'T / (T - accepted) over completion tokens T: bounds the gain where steps may go undrafted.';
 comment on column cells.prefix_hits is 'Prompt tokens found in the prefix cache, of prefix_queries asked for.';
+comment on column cells.engine_steps is 'Engine steps that produced output, drafted or not; null where the server has no such histogram.';
+comment on column cells.realised_batch is '(generated - accepted tokens) / engine steps: sequences that a step advanced, at least.';
+comment on column cells.step_s is 'Window seconds a step of one engine. Compare it at equal realised batch only: view step_costs.';
+comment on column cells.undrafted_least is 'Sequence steps that went without a draft, at least; null without speculation or when a request failed.';
+comment on column cells.queue_mean_s is 'Mean seconds that requests waited in the server, by its histogram; prefill and decode alike.';
+comment on column cells.samples is 'Samples of the server inside the window; every sample is in samples.parquet of the cell.';
+comment on column cells.running_mean is 'Mean of the requests that the server ran, sampled from the c-th send to the last send.';
+comment on column cells.kv_usage_max is 'Highest sampled share of the KV cache in use, of the fullest engine.';
+comment on column cells.energy_per_token_j is 'Energy of the accelerators over the window / completion tokens; null without an accelerator.';
+comment on column cells.prompt_reuse is 'Mean share of the outputs'' runs of four words or signs that stand in their prompts.';
 comment on column cells.delivered_accepted_max is 'Most accepted tokens that can have reached a client; the counters precede truncation.';
 
 create table requests (
@@ -163,6 +202,10 @@ create table requests (
     events            integer not null,
     scheduled_ns      bigint,
     called_ns         bigint not null,
+    prompt_reuse      double,
+    drafts            integer,
+    drafted_tokens    integer,
+    accepted_tokens   integer,
     sent_ns           bigint not null,
     ttft_s            double,
     ttft_scheduled_s  double,
@@ -172,6 +215,7 @@ create table requests (
     source            varchar not null
 );
 comment on table requests is 'One row a request, failures too. Event stamps stay in requests.parquet of the cell.';
+comment on column requests.drafts is 'By the server''s metrics of this request, as drafted and accepted tokens; null unless per_request_metrics asked for them.';
 comment on column requests.source is 'The tool that measured the row: specbench.';
 
 create table counters (
@@ -208,19 +252,60 @@ create table verdicts (
 comment on table verdicts is 'The outcome of every declared rule, on a deployment (cell_id null) or on a cell.';
 
 create table differences (
-    run_id     varchar not null,
-    block      integer not null,
-    arm        varchar not null,
-    fact       varchar not null,
-    baseline   varchar not null,
-    arm_value  varchar not null,
-    meaning    varchar not null,
-    controlled boolean not null
+    run_id      varchar not null,
+    comparison  varchar not null,
+    denominator varchar not null,
+    block       integer not null,
+    arm         varchar not null,
+    fact        varchar not null,
+    baseline    varchar not null,
+    arm_value   varchar not null,
+    direction   varchar not null,
+    scope       varchar not null,
+    meaning     varchar not null,
+    controlled  boolean not null,
+    sentence    varchar not null
 );
-comment on table differences is 'Serving properties in which an arm differs from the baseline of its block, besides the method.';
+comment on table differences is 'Serving properties in which an arm differs from the baseline, or its twin, of its block, besides the method.';
+comment on column differences.denominator is 'The baseline as it is served (comparison shipped), or its twin with the arm''s settings (equalised).';
+comment on column differences.direction is 'favours baseline, favours speculation or unclear: all else equal.';
+comment on column differences.scope is 'common: every speculative arm differs so. asymmetric: they differ among themselves, too.';
+
+create table cell_differences (
+    run_id      varchar not null,
+    comparison  varchar not null,
+    denominator varchar not null,
+    block       integer not null,
+    arm         varchar not null,
+    stratum     varchar not null,
+    sampling    varchar not null,
+    concurrency integer,
+    arrival_rate double,
+    fact        varchar not null,
+    baseline    varchar not null,
+    arm_value   varchar not null,
+    direction   varchar not null,
+    meaning     varchar not null,
+    sentence    varchar not null
+);
+comment on table cell_differences is 'What differs between a cell of an arm and the same cell of what it is compared with: graphs, running below asked, preemptions, prefix hits, a full KV cache, other prompts.';
+
+create table anomalies (
+    run_id      varchar not null,
+    kind        varchar not null,
+    arm         varchar not null,
+    stratum     varchar not null,
+    sampling    varchar not null,
+    concurrency integer,
+    arrival_rate double,
+    sentence    varchar not null
+);
+comment on table anomalies is 'Numbers that do not fit together, in words. Nothing is rejected by them. Neither concurrency nor rate: about all load points.';
 
 create table effects (
     run_id        varchar not null,
+    comparison    varchar not null,
+    denominator   varchar not null,
     arm           varchar not null,
     role          varchar not null,
     stratum       varchar not null,
@@ -235,14 +320,19 @@ create table effects (
     high          double,
     interval_note varchar not null,
     missing       varchar[] not null,
+    confounds     varchar[] not null,
     judged_by     varchar not null
 );
 comment on table effects is 'Arm / baseline over blocks, one row a cell and metric. Above 1 is more: good for throughput, bad for times.';
+comment on column effects.comparison is 'shipped: against the baseline as it is served. equalised: against its twin with the arm''s own settings.';
+comment on column effects.confounds is 'What else differed, a sentence each: no ratio may be read without them.';
 comment on column effects.estimate is 'Geometric mean of the ratios of the blocks.';
 comment on column effects.low is 'Lower bound of the 95% Student t interval of log ratios over blocks; null under 3 blocks.';
 
 create table repeats (
     run_id      varchar not null,
+    comparison  varchar not null,
+    denominator varchar not null,
     arm         varchar not null,
     stratum     varchar not null,
     sampling    varchar not null,
@@ -279,3 +369,17 @@ select e.*, x.simulated
 from effects e join experiments x using (run_id)
 where e.metric = 'output_throughput';
 comment on view speedups is 'Throughput effects: above 1 the arm is faster than the baseline.';
+
+create view step_costs as
+select
+    a.run_id, a.block, a.arm, c.stratum, c.sampling, c.concurrency, c.arrival_rate,
+    b.realised_batch as baseline_batch, c.realised_batch as arm_batch,
+    b.step_s as baseline_step_s, c.step_s as arm_step_s, c.step_s / b.step_s as cost
+from cells c join deployments a using (deployment_id)
+join deployments d on d.run_id = a.run_id and d.block = a.block and d.role = 'baseline'
+join cells b on b.deployment_id = d.deployment_id and b.stratum = c.stratum
+    and b.sampling = c.sampling and b.concurrency is not distinct from c.concurrency
+    and b.arrival_rate is not distinct from c.arrival_rate
+where a.role = 'arm' and not b.rejected and not c.rejected
+    and abs(c.realised_batch / b.realised_batch - 1) <= 0.05;
+comment on view step_costs is 'What a step of an arm costs against one of the baseline, where both advanced equally many sequences a step (within 5%).';

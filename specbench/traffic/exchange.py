@@ -9,7 +9,7 @@ import attrs
 
 from specbench.facts import Output, RequestRow, RequestStatus
 from specbench.traffic.requests import TimedRequest
-from specbench.traffic.server_events import Event, Usage
+from specbench.traffic.server_events import Event, Speculation, Usage
 
 LONGEST_ERROR = 500
 """Characters of an error that a row keeps."""
@@ -38,6 +38,8 @@ class Exchange:
     prompt_tokens: int | None = None
     completion_tokens: int | None = None
     cached_tokens: int | None = None
+    speculation: Speculation | None = None
+    """What the server told of this request's drafts."""
     event_ns: array[int] = attrs.field(factory=lambda: array("q"))
     event_tokens: list[int | None] = attrs.field(factory=list)
     merged_events: int = 0
@@ -96,6 +98,8 @@ class Exchange:
                 self.finish_reason = finish
         if event.usage is not None:
             self._take_usage(event.usage)
+        if event.metrics is not None:
+            self.speculation = event.metrics.speculative_decoding
         if event.error is not None:
             self.fail("stream_error", str(event.error))
 
@@ -123,6 +127,7 @@ class Exchange:
     def row(self) -> RequestRow:
         """Give the finished row."""
         status, error = self.failure or ("ok", None)
+        told = self.speculation
         return RequestRow(
             request_id=self.request.request_id,
             index=self.request.index,
@@ -146,6 +151,9 @@ class Exchange:
             event_ns=self.event_ns,
             event_tokens=tuple(self.event_tokens),
             merged_events=self.merged_events,
+            drafts=told.num_spec_steps if told else None,
+            drafted_tokens=told.num_draft_tokens if told else None,
+            accepted_tokens=told.num_accepted_draft_tokens if told else None,
         )
 
     def output(self) -> Output:

@@ -60,11 +60,26 @@ class Usage(msgspec.Struct, gc=False):
     prompt_tokens_details: PromptDetails | None = None
 
 
+class Speculation(msgspec.Struct, gc=False):
+    """What speculation did for one request (vLLM 0.32+, --per-request-spec-decode-metrics)."""
+
+    num_spec_steps: int | None = None
+    num_draft_tokens: int | None = None
+    num_accepted_draft_tokens: int | None = None
+
+
+class RequestMetrics(msgspec.Struct, gc=False):
+    """What a server tells of one request with its usage."""
+
+    speculative_decoding: Speculation | None = None
+
+
 class Event(msgspec.Struct, gc=False):
     """One streamed payload. It may carry several tokens, or none."""
 
     choices: list[Choice] | None = None
     usage: Usage | None = None
+    metrics: RequestMetrics | None = None
     error: Any = None
 
 

@@ -235,7 +235,7 @@ def test_export_names_the_files_it_wrote(finished: FinishedRun, tmp_path: Path) 
     done = run_cli(*order)
     assert done.exit_code == 0, done.output
     assert sorted(map(Path, done.output.split())) == sorted(tmp_path.iterdir())
-    assert len(done.output.split()) == 18
+    assert len(done.output.split()) == 24
     assert run_cli(*order, "--format", "csv").output.split()[0].endswith("experiments.csv")
 
 

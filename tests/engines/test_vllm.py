@@ -1,16 +1,19 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from typing import Any
 
 import pytest
 
 from specbench.engines import ENGINES
+from specbench.engines.vllm.engine import CONFIG_FACTS
 from specbench.experiment.model import Target
 from specbench.facts import Audit
 from specbench.methods import Launch, Method
 from specbench.observe.logs import audit
+from specbench.properties import PROPERTIES
 from tests.conftest import CAPTURES
 
 VLLM = ENGINES["vllm"]
@@ -277,3 +280,16 @@ def test_control_codes_of_a_log_do_not_reach_a_terminal() -> None:
     log = "\x1b[31mValueError: \x1b]0;title\x07bad \x1b[2Jthing\x1b[0m\n"
     assert not set(VLLM.cause(log).line) & {"\x1b", "\x07"}
     assert VLLM.cause(log).line.startswith("ValueError: ")
+
+
+def test_no_line_of_a_long_log_meets_a_regex_that_cannot_match_it() -> None:
+    """Each pattern names the first word of its messages, or a text that they all have."""
+    patterns = VLLM.log_patterns()
+    slow = [p.regex for p in patterns if not (p.literal or re.match(r"\^[A-Za-z_-]+ ", p.regex))]
+    assert slow == []
+
+
+def test_every_fact_that_vllm_states_has_a_property() -> None:
+    facts = {pattern.fact for pattern in VLLM.log_patterns() if not pattern.warning}
+    assert facts <= set(PROPERTIES)
+    assert {"cudagraph_mode", *CONFIG_FACTS} <= set(PROPERTIES)

@@ -57,6 +57,7 @@ def test_the_page_stands_alone_and_says_everything(finished: FinishedRun) -> Non
         "Acceptance by position",
         "Distributions of TPOT and TTFT",
         "What differed besides the method",
+        "Anomalies",
         "Failed launches",
         "Gates that did not pass",
         "Greedy outputs",
@@ -75,6 +76,7 @@ def test_a_simulated_run_is_marked_on_the_page_and_in_every_picture(
     assert "<div class='banner'>" not in html_page(real, figures(real))
     for path in write_report(finished.results, finished.run.name, tmp_path, ("svg",)):
         assert "SIMULATED" in path.read_text()
+        assert "ngram-k3 also differs in: async scheduling (favours baseline)" in path.read_text()
 
 
 def test_every_ratio_stands_beside_its_absolute_values_and_repeats(content: Content) -> None:

@@ -27,9 +27,15 @@ TABLES = (
     "captures",
     "verdicts",
     "differences",
+    "cell_differences",
+    "anomalies",
+    "warnings",
     "effects",
     "repeats",
 )
+
+# Whether cells differ, and fit, depends on how this machine ran them; this engine warns of nothing.
+MAY_BE_EMPTY = ("cell_differences", "anomalies", "warnings")
 
 
 def counter(text: str, name: str, position: int | None = None) -> float:
@@ -120,7 +126,7 @@ def test_ingesting_twice_gives_equal_rows(finished: FinishedRun, tmp_path: Path)
                 {table: rows(connection, f"select * from {table} order by all") for table in TABLES}
             )
     assert read[0] == read[1]
-    assert all(read[0][table] for table in TABLES)
+    assert all(read[0][table] for table in TABLES if table not in MAY_BE_EMPTY)
 
 
 def test_every_table_and_view_has_a_comment(finished: FinishedRun) -> None:

@@ -92,3 +92,19 @@ def test_whole_events_decode_together_as_they_do_one_by_one(
     if len(chosen) > 1 and joined[:at][-2:] != b"\n\n":
         # As many bodies as events, but not one in each.
         assert decode_whole([joined[:at], *[joined[at:]] * (len(chosen) - 1)]) is None
+
+
+def test_metrics_of_a_request_come_with_its_usage() -> None:
+    """The last event of a captured 0.32 stream, with --per-request-spec-decode-metrics summary."""
+    event = decode(
+        b'{"choices":[],"usage":{"prompt_tokens":88,"total_tokens":152,"completion_tokens":64},'
+        b'"metrics":{"time_to_first_token_ms":1049.9,"speculative_decoding":{'
+        b'"mean_acceptance_length":2.038,"acceptance_histogram":[7,14,2,3],"num_spec_steps":26,'
+        b'"num_accepted_draft_tokens":27,"num_draft_tokens":77,"num_spec_tokens":3}}}'
+    )
+    assert event.metrics is not None
+    told = event.metrics.speculative_decoding
+    assert told is not None
+    assert (told.num_spec_steps, told.num_draft_tokens) == (26, 77)
+    # 14 drafts had one token accepted, 2 had two and 3 had three.
+    assert told.num_accepted_draft_tokens == 14 + 2 * 2 + 3 * 3

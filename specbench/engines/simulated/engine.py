@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import attrs
 
+from specbench.engines.contract import Setting
 from specbench.engines.simulated import faults
 from specbench.engines.simulated.presets import DEFAULT_PRESET, PRESETS
 from specbench.engines.simulated.served import VERSIONS
@@ -70,8 +71,12 @@ class SimulatedEngine(VllmEngine):
     def counters(self) -> CounterNames:
         """Give vLLM's names, and those by which the server tells its own lateness."""
         return attrs.evolve(
-            NAMES, steps="simulated:steps_total", late_steps="simulated:late_steps_total"
+            NAMES, played_steps="simulated:steps_total", late_steps="simulated:late_steps_total"
         )
+
+    def setting(self, fact: str, value: str) -> Setting | None:
+        """Give the one property that the simulated server can be told to lack."""
+        return super().setting(fact, value) if fact == "async_scheduling" else None
 
 
 def _problems(target: Target) -> Iterator[Problem]:

@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar
 
-from specbench.engines.contract import Engine
+from specbench.engines.contract import Engine, Setting
 from specbench.engines.vllm import failures, fields, log_lines, refusals
 from specbench.errors import Problem
 from specbench.experiment.model import Flag, Target
@@ -61,9 +61,29 @@ CONFIG_FACTS = {
     "quantization": "model_config.quantization",
     "enforce_eager": "model_config.enforce_eager",
     "tensor_parallel": "parallel_config.tensor_parallel_size",
-    "cudagraph_mode": "compilation_config.cudagraph_mode",
+    "rejection_sample_method": "speculative_config.rejection_sample_method",
+    "max_num_active_seqs": "scheduler_config.max_num_active_seqs",
+    "stream_interval": "scheduler_config.stream_interval",
+    "kv_cache_dtype": "cache_config.cache_dtype",
+    "pipeline_parallel": "parallel_config.pipeline_parallel_size",
+    "data_parallel": "parallel_config.data_parallel_size",
+    "per_request_metrics": "observability_config.per_request_spec_decode_metrics",
+    "cudagraph_capture_sizes": "compilation_config.cudagraph_capture_sizes",
 }
 """Paths inside `vllm_config` of /server_info (read on 0.23.0 and 0.32.0)."""
+
+PER_REQUEST_SINCE = (0, 32)
+"""First read version that tells the acceptance of each request; 0.24 does not."""
+
+GRAPH_MODE = "compilation_config.cudagraph_mode"
+GRAPH_MODES = {
+    "0": "NONE",
+    "1": "PIECEWISE",
+    "2": "FULL",
+    "[2, 0]": "FULL_DECODE_ONLY",
+    "[2, 1]": "FULL_AND_PIECEWISE",
+}
+"""How /server_info writes vllm/config/compilation.py:CUDAGraphMode (0.23.0 and 0.32.0)."""
 
 NAMES = CounterNames(
     drafts="vllm:spec_decode_num_drafts_total",
@@ -81,6 +101,11 @@ NAMES = CounterNames(
     process_start="process_start_time_seconds",
     tpot_sum="vllm:request_time_per_output_token_seconds_sum",
     tpot_count="vllm:request_time_per_output_token_seconds_count",
+    steps="vllm:iteration_tokens_total_count",
+    queue="vllm:request_queue_time_seconds",
+    prefill="vllm:request_prefill_time_seconds",
+    decode="vllm:request_decode_time_seconds",
+    kv_usage="vllm:kv_cache_usage_perc",
 )
 
 
@@ -121,6 +146,28 @@ class VllmEngine(Engine):
         if launch.speculation:
             arguments += ["--speculative-config", json.dumps(dict(launch.speculation))]
         return (*arguments, *launch.arguments)
+
+    def per_request_metrics(self, target: Target) -> Launch | None:
+        """Give the flag that 0.32 brought (vllm/config/observability.py); not for older ones."""
+        version = fields.parsed(target.version) if target.version else fields.NEWEST
+        if version is None or version < PER_REQUEST_SINCE:
+            return None
+        return Launch(arguments=("--per-request-spec-decode-metrics", "summary"))
+
+    def setting(self, fact: str, value: str) -> Setting | None:
+        """Give the flag or variable that takes from a baseline what a method loses.
+
+        vllm/engine/arg_utils.py and vllm/config/vllm.py, 0.23 to 0.33.
+        """
+        if (fact, value) == ("async_scheduling", "False"):
+            return Setting("no-async", Launch(arguments=("--no-async-scheduling",)))
+        if (fact, value) == ("model_runner", "V1"):
+            return Setting("runner-v1", Launch(environment={"VLLM_USE_V2_MODEL_RUNNER": "0"}))
+        if fact == "max_num_scheduled_tokens" and value:
+            # Without speculation the whole batched budget is scheduled.
+            budget = ("--max-num-batched-tokens", value)
+            return Setting(f"budget-{value}", Launch(arguments=budget))
+        return None
 
     def log_patterns(self) -> tuple[LogPattern, ...]:
         """Give vLLM's lines, 0.11 to 0.33."""
@@ -163,8 +210,19 @@ def _config_facts(resolved: Mapping[str, Any]) -> Iterator[Fact]:
     if "speculative_config" in resolved and resolved["speculative_config"] is None:
         yield Fact(name="method", value="none", source="server_info: speculative_config")
     for name, path in CONFIG_FACTS.items():
-        value: Any = resolved
-        for part in path.split("."):
-            value = value.get(part) if isinstance(value, Mapping) else None
-        if value is not None and not isinstance(value, (Mapping, list)):
+        value = _inside(resolved, path)
+        if isinstance(value, list):
+            value = ",".join(map(str, value))
+        if value is not None and not isinstance(value, Mapping):
             yield Fact(name=name, value=str(value), source=f"server_info: {path}")
+    mode = GRAPH_MODES.get(str(_inside(resolved, GRAPH_MODE)))
+    if mode is not None:
+        yield Fact(name="cudagraph_mode", value=mode, source=f"server_info: {GRAPH_MODE}")
+
+
+def _inside(resolved: Mapping[str, Any], path: str) -> Any:
+    """Give what stands at a dotted path, None where nothing does."""
+    value: Any = resolved
+    for part in path.split("."):
+        value = value.get(part) if isinstance(value, Mapping) else None
+    return value

@@ -1,0 +1,110 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from specbench.judge.anomalies import Measured, anomalies
+from specbench.judge.prompt_reuse import prompt_reuse, runs_of
+
+
+def cell(**changes: Any) -> Measured:
+    given: dict[str, Any] = {
+        "block": 1,
+        "arm": "draft",
+        "is_baseline": False,
+        "stratum": "chat",
+        "sampling": "greedy",
+        "greedy": True,
+        "concurrency": 1,
+        "drafts": 100,
+        "acceptance_rate": 0.6,
+        "tokens_per_step": 2.0,
+        "output_mean": 128.0,
+        "tpot_p50_s": 0.006,
+        "verification": "standard",
+        "random_prompts": False,
+    }
+    return Measured(**(given | changes))
+
+
+BASE = cell(
+    arm="baseline",
+    is_baseline=True,
+    drafts=None,
+    acceptance_rate=None,
+    tokens_per_step=None,
+    tpot_p50_s=0.01,
+    verification=None,
+)
+
+
+def kinds(*cells: Measured) -> list[str]:
+    return [anomaly.kind for anomaly in anomalies(cells)]
+
+
+def test_numbers_that_fit_are_no_anomaly() -> None:
+    assert kinds(BASE, cell()) == []
+
+
+@pytest.mark.parametrize(
+    ("changes", "kind", "said"),
+    [
+        ({"verification": "synthetic"}, "synthetic_acceptance", "not a measurement"),
+        ({"random_prompts": True}, "random_prompts", "random tokens"),
+        ({"acceptance_rate": 0.0}, "acceptance_at_an_end", "nothing that was drafted"),
+        ({"acceptance_rate": 1.0}, "acceptance_at_an_end", "everything that was drafted"),
+        ({"output_mean": 131.0}, "output_length_differs", "+2.3%"),
+        # 2.0 tokens a step allow TPOT to be halved: 10 ms to 4 ms is more.
+        ({"tpot_p50_s": 0.004}, "tpot_contradicts_acceptance", "2.50 times better"),
+    ],
+)
+def test_each_kind_is_told_in_words(changes: dict[str, Any], kind: str, said: str) -> None:
+    (found,) = anomalies([BASE, cell(**changes)])
+    assert found.kind == kind
+    assert said in found.sentence
+
+
+def test_acceptance_that_moves_with_the_load_is_told_of_greedy_decoding_alone() -> None:
+    moving = [cell(acceptance_rate=0.6), cell(acceptance_rate=0.5, concurrency=8)]
+    assert kinds(*moving) == ["acceptance_moves_with_concurrency"]
+    assert "60.0% at c=1, 50.0% at c=8" in anomalies(moving)[0].sentence
+    assert kinds(cell(acceptance_rate=0.6), cell(acceptance_rate=0.56, concurrency=8)) == []
+    warm = [
+        attr for c in moving for attr in [cell(greedy=False, acceptance_rate=c.acceptance_rate)]
+    ]
+    assert kinds(*warm) == []
+
+
+def test_a_cell_without_its_baseline_is_compared_with_nothing() -> None:
+    assert kinds(cell(output_mean=500.0, tpot_p50_s=0.0001)) == []
+
+
+def test_each_anomaly_of_all_loads_is_told_once() -> None:
+    loads = [cell(verification="synthetic", concurrency=c) for c in (1, 8)]
+    assert kinds(*loads) == ["synthetic_acceptance"]
+
+
+PROMPT = frozenset(runs_of("def add(a, b): return a + b"))
+
+
+@pytest.mark.parametrize(
+    ("output", "share"),
+    [
+        ("return a + b", 1.0),
+        # Five runs: `x ) : return`, `) : return a`, `: return a +`, `return a + b`, `a + b now`;
+        # the first and the last are not in the prompt.
+        ("x): return a + b now", 3 / 5),
+        ("nothing of that is here", 0.0),
+        ("too short", None),
+    ],
+)
+def test_prompt_reuse_is_the_share_of_runs_of_four(output: str, share: float | None) -> None:
+    assert prompt_reuse(PROMPT, output) == share
+
+
+@given(st.text(max_size=80))
+def test_a_text_reuses_all_of_itself(text: str) -> None:
+    assert prompt_reuse(frozenset(runs_of(text)), text) in (1.0, None)
