@@ -204,7 +204,7 @@ def cell_differences_table(content: Content) -> str:
     headers = (
         "stratum",
         "sampling",
-        "conc.",
+        "load",
         "arm",
         "compared with",
         "property",
@@ -242,7 +242,7 @@ def anomalies_table(content: Content) -> str:
         ]
         for row in content.anomalies
     ]
-    headers = ("arm", "stratum", "sampling", "conc.", "what does not fit")
+    headers = ("arm", "stratum", "sampling", "load", "what does not fit")
     return table(headers, body, empty="None was found.")
 
 

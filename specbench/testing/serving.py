@@ -230,13 +230,19 @@ def served(target: Target, launch: Launch) -> Iterator[SimulatedServer]:
 
 
 async def _answers(server: Server) -> bool:
-    """Wait until it answers, without a completion: faults count the requests of the test alone."""
+    """Wait until it listens. A completion would count among the requests that faults count."""
+    address = urlsplit(server.base_url)
+    assert address.hostname is not None
+    assert address.port is not None
     with anyio.move_on_after(READY_S):
-        while await metrics.fetch_json(f"{server.base_url}/v1/models", {}) is None:
-            if server.ended.is_set():
-                return False
-            await anyio.sleep(POLL_S)
-        return True
+        while not server.ended.is_set():
+            try:
+                stream = await anyio.connect_tcp(address.hostname, address.port)
+            except OSError:
+                await anyio.sleep(POLL_S)
+            else:
+                await stream.aclose()
+                return True
     return False
 
 
