@@ -25,7 +25,7 @@ CAPTURES = Path(__file__).parent / "captures"
 SMALL = """\
 name: small
 question: Does the walk work?
-target: {engine: simulated, model: toy, flags: {speed: 4, seed: 3}}
+target: {engine: simulated, model: toy, flags: {speed: 20, seed: 3}}
 arms:
   - {name: baseline, method: baseline}
   - {name: "ngram-k{num_speculative_tokens}", method: ngram, num_speculative_tokens: [3]}

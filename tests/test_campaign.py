@@ -194,7 +194,7 @@ def test_a_run_that_was_stopped_goes_on_where_it_was(tmp_path: Path, blow: signa
 def test_a_server_that_dies_in_a_window_leaves_its_rows_and_is_measured_again(
     tmp_path: Path,
 ) -> None:
-    document = SMALL.replace("blocks: 2", "blocks: 1").replace("speed: 4", "speed: 0.5")
+    document = SMALL.replace("blocks: 2", "blocks: 1").replace("speed: 20", "speed: 0.5")
     spec = write_small(tmp_path, document)
     command = run_command(spec, tmp_path)
     first = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
@@ -376,7 +376,7 @@ def test_a_renamed_run_folder_goes_on_and_a_changed_workload_is_named(tmp_path: 
 def test_a_run_folder_of_another_document_is_not_gone_on_with(tmp_path: Path) -> None:
     assert again(tmp_path, "--raw-only").returncode == 0
     (run,) = (tmp_path / "runs").iterdir()
-    write_small(tmp_path, ONE.replace("speed: 4", "speed: 2"))
+    write_small(tmp_path, ONE.replace("speed: 20", "speed: 2"))
     done = subprocess.run(
         [sys.executable, "-m", "specbench", "run", run],
         capture_output=True,
@@ -392,7 +392,7 @@ def test_a_run_folder_of_another_document_is_not_gone_on_with(tmp_path: Path) ->
 def test_one_interrupt_finishes_the_requests_in_flight_and_a_second_one_stops_now(
     tmp_path: Path,
 ) -> None:
-    document = ONE.replace("speed: 4", "speed: 0.16")
+    document = ONE.replace("speed: 20", "speed: 0.16")
     spec = write_small(tmp_path, document)
     command = [
         sys.executable,

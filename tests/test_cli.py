@@ -114,7 +114,7 @@ def test_check_notes_an_unservable_arm_and_here_counts_the_interpreters_version(
     (package / "METADATA").write_text("Metadata-Version: 2.1\nName: vllm\nVersion: 0.11.0\n")
     draft = "{name: draft, method: draft_model, model: /m/draft, num_speculative_tokens: 3"
     document = SMALL.replace(
-        "engine: simulated, model: toy, flags: {speed: 4, seed: 3}",
+        "engine: simulated, model: toy, flags: {speed: 20, seed: 3}",
         "engine: vllm, model: /m",
     )
     document = document.replace(

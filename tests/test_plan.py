@@ -34,7 +34,7 @@ def planned(
 
 
 VLLM = SMALL.replace(
-    "engine: simulated, model: toy, flags: {speed: 4, seed: 3}",
+    "engine: simulated, model: toy, flags: {speed: 20, seed: 3}",
     "engine: vllm, model: /models/target",
 )
 DRAFT = "{name: draft, method: draft_model, model: /models/draft, num_speculative_tokens: 3}"
@@ -349,6 +349,8 @@ def test_only_speculative_servers_are_asked_for_metrics_of_requests(
     asked = {arm.name: flag in arm.command.argv for arm in planned(PER_REQUEST).arms}
     assert asked == {"baseline": False, "ngram-k3": True, "eagle-k3": True}
     assert not any(flag in arm.command.argv for arm in planned(VLLM).arms)
+    simulated = planned(SMALL + "per_request_metrics: true\n")
+    assert {arm.name: flag in arm.command.argv for arm in simulated.arms} == asked
 
 
 def test_an_engine_that_tells_no_metrics_of_requests_is_refused(
@@ -356,5 +358,6 @@ def test_an_engine_that_tells_no_metrics_of_requests_is_refused(
 ) -> None:
     with pytest.raises(ExperimentError, match=r"vllm 0\.23\.0 tells no acceptance of single"):
         planned(PER_REQUEST.replace("0.32.0", "0.23.0"))
-    with pytest.raises(ExperimentError, match="simulated tells no acceptance"):
-        planned(SMALL + "per_request_metrics: true\n")
+    old = SMALL.replace("model: toy, flags", "model: toy, version: 0.23.0, flags")
+    with pytest.raises(ExperimentError, match=r"simulated 0\.23\.0 tells no acceptance of single"):
+        planned(old + "per_request_metrics: true\n")

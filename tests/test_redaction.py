@@ -35,7 +35,7 @@ def test_a_tokenizer_is_no_secret(read_small: Callable[..., ReadExperiment]) -> 
         "max_tokens": "5",
     }
     vllm = "engine: vllm, model: /m, flags: {tokenizer: /a}"
-    first = SMALL.replace("engine: simulated, model: toy, flags: {speed: 4, seed: 3}", vllm)
+    first = SMALL.replace("engine: simulated, model: toy, flags: {speed: 20, seed: 3}", vllm)
     assert run_digest(read_small(first)) != run_digest(read_small(first.replace("/a", "/b")))
 
 

@@ -19,9 +19,9 @@ from specbench.simulation import SimulatedCell, Simulation, reach_of, simulate
 from specbench.store.judged_run import JudgedRun, judged_deployments
 from tests.conftest import ROOT, SMALL, run_small
 
-TARGET = "{engine: simulated, model: toy, flags: {speed: 4, seed: 3}}"
+TARGET = "{engine: simulated, model: toy, flags: {speed: 20, seed: 3}}"
 HEADED = SMALL.replace("model: toy-head,", "model: toy-head, head: eagle,")
-PLAIN = HEADED.replace("flags: {speed: 4, seed: 3}", "flags: {seed: 3}")
+PLAIN = HEADED.replace("flags: {speed: 20, seed: 3}", "flags: {seed: 3}")
 DRAFT = "  - {name: draft, method: draft_model, model: toy-draft, num_speculative_tokens: 3}\n"
 CHATTING = f"""\
 name: chatting

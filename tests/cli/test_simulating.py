@@ -88,7 +88,7 @@ def test_what_has_no_answer_is_refused_by_name(
 
 def test_gpu_hours_are_those_of_the_gpus_that_the_target_asks_for(tmp_path: Path) -> None:
     real = SMALL.replace(
-        "simulated, model: toy, flags: {speed: 4, seed: 3}", "vllm, model: '${NO_SUCH}'"
+        "simulated, model: toy, flags: {speed: 20, seed: 3}", "vllm, model: '${NO_SUCH}'"
     )
     wide = real.replace("NO_SUCH}'", "NO_SUCH}', tensor_parallel: 4")
     said = run_cli("simulate", write_small(tmp_path, wide), "--preset", "gh200x4-70b").output

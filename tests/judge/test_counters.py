@@ -235,7 +235,7 @@ def test_a_success_without_usage_leaves_foreign_traffic_undecided() -> None:
 
 
 def test_a_simulated_server_that_was_late_too_often_limits_the_window() -> None:
-    names = attrs.evolve(NAMES, steps="sim:steps_total", late_steps="sim:late_total")
+    names = attrs.evolve(NAMES, played_steps="sim:steps_total", late_steps="sim:late_total")
 
     def told(steps: float, late: float) -> CounterSnapshot:
         engine = (("engine", "0"),)
@@ -256,5 +256,5 @@ def test_a_simulated_server_that_was_late_too_often_limits_the_window() -> None:
 def test_real_servers_have_no_deadlines_to_keep() -> None:
     empty = CounterSnapshot(series={})
     assert counters.kept_time(empty, empty, NAMES, 0.05) is None
-    names = attrs.evolve(NAMES, steps="sim:steps_total", late_steps="sim:late_total")
+    names = attrs.evolve(NAMES, played_steps="sim:steps_total", late_steps="sim:late_total")
     assert counters.kept_time(empty, empty, names, 0.05) is None

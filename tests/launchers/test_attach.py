@@ -43,7 +43,7 @@ def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, tupl
             "--served-model-name",
             "its-own-name",
             "--speed",
-            "4",
+            "20",
             "--seed",
             "3",
             *more,

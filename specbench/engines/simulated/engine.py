@@ -6,7 +6,6 @@ from collections.abc import Iterator
 
 import attrs
 
-from specbench.engines.contract import Setting
 from specbench.engines.simulated import faults
 from specbench.engines.simulated.presets import DEFAULT_PRESET, PRESETS
 from specbench.engines.simulated.served import VERSIONS
@@ -73,10 +72,6 @@ class SimulatedEngine(VllmEngine):
         return attrs.evolve(
             NAMES, played_steps="simulated:steps_total", late_steps="simulated:late_steps_total"
         )
-
-    def setting(self, fact: str, value: str) -> Setting | None:
-        """Give the one property that the simulated server can be told to lack."""
-        return super().setting(fact, value) if fact == "async_scheduling" else None
 
 
 def _problems(target: Target) -> Iterator[Problem]:

@@ -2,7 +2,8 @@
 
 The 0.23.0 lines are those captured on an H200, the GPU lines of 0.32.0 are read in its sources. One
 process plays API server, engine and workers, so all of them have its pid. Left out are lines about
-caches, autotuning and libraries, which state nothing about the server. uvicorn prints its own.
+caches, autotuning and libraries, which state nothing about the server, and those that only a
+draft's checkpoint or a kernel of a request brings about, of which there are none.
 """
 
 from __future__ import annotations
@@ -76,10 +77,11 @@ def lines(
     yield from _loading(worker, served, times)
     yield from _caching(worker, core, served)
     yield from _capturing(worker, served)
+    compiled = "" if served.enforce_eager else f" (compilation: {times.compile_s:.2f} s)"
     yield core(
         places.ENGINE,
         "init engine (profile, create kv cache, warmup model) took "
-        f"{times.engine_start_s:.2f} s (compilation: {times.compile_s:.2f} s)",
+        f"{times.engine_start_s:.2f} s{compiled}",
     )
     yield printer(places.TASKS, "Supported tasks: ['generate']")
     yield printer(
@@ -93,6 +95,8 @@ def lines(
     for route in ROUTES:
         method = "POST" if route.endswith("completions") else "GET"
         yield printer(places.ROUTE, f"Route: {route}, Methods: {method}")
+    for line in _uvicorn(pid):
+        yield printer.bare(line) if served.version == "0.23.0" else line
 
 
 def failure_lines(
@@ -126,6 +130,13 @@ def failure_lines(
         traceback = [traceback[0], f"RuntimeError: {generic}"]
     for line in traceback:
         yield printer.bare(line) if version == "0.23.0" else line
+
+
+def _uvicorn(pid: int) -> Iterator[str]:
+    """Give what uvicorn says before it listens. 0.32 prints it without a prefix."""
+    yield f"INFO:     Started server process [{pid}]"
+    yield "INFO:     Waiting for application startup."
+    yield "INFO:     Application startup complete."
 
 
 def _opening(printer: Printer, model: str, preset: str, asked: Mapping[str, Any]) -> Iterator[str]:
@@ -208,6 +219,12 @@ def _loading(worker: Printer, served: Served, times: LaunchTimes) -> Iterator[st
         yield worker(places.RUNNER, "Using V2 Model Runner")
         yield worker(places.LOADING_V2, "Loading model from scratch...")
     else:
+        if served.speculation:
+            yield worker(
+                places.REQUEST_OPTIONS,
+                "min_p and logit_bias parameters won't work with speculative decoding.",
+                "WARNING",
+            )
         yield worker(places.LOADING_V1, f"Starting to load model {served.model}...")
     yield worker(
         places.ATTENTION,
@@ -222,7 +239,17 @@ def _loading(worker: Printer, served: Served, times: LaunchTimes) -> Iterator[st
         f"Model loading took {size} GiB{word} and {times.load_s:.6f} seconds",
     )
     if not served.enforce_eager:
-        yield worker(places.COMPILED, f"torch.compile took {times.compile_s:.2f} s in total")
+        yield from _compiling(worker, served, times.compile_s)
+
+
+def _compiling(worker: Printer, served: Served, compile_s: float) -> Iterator[str]:
+    """Give the compilation of the target, and of the drafter where a model drafts."""
+    models = 1 if drafter(served.speculation, served.model) is None else 2
+    for _ in range(models):
+        took = f"{compile_s / models:.2f} s"
+        compiled = f"compile range (1, {served.max_num_batched_tokens})"
+        yield worker(places.GRAPH, f"Compiling a graph for {compiled} takes {took}")
+        yield worker(places.COMPILED, f"torch.compile took {took} in total")
 
 
 def _caching(worker: Printer, core: Printer, served: Served) -> Iterator[str]:
@@ -295,6 +322,7 @@ def _config(served: Served) -> str:
         "enforce_eager": eager,
         "kv_cache_dtype": "auto",
         "device_config": "cuda",
+        "observability_config": _observability(served),
         "seed": 0,
         "served_model_name": served.name,
         "enable_prefix_caching": served.prefix_caching,
@@ -305,3 +333,18 @@ def _config(served: Served) -> str:
         f"'max_cudagraph_capture_size': {max(sizes, default=0)}}}",
     }
     return ", ".join(f"{name}={value}" for name, value in told.items())
+
+
+def _observability(served: Served) -> str:
+    """Give the part of the configuration that tells of request metrics, which 0.23 lacks."""
+    told: dict[str, str | bool | None] = {
+        "show_hidden_metrics_for_version": None,
+        "otlp_traces_endpoint": None,
+        "collect_detailed_traces": None,
+        "per_request_spec_decode_metrics": served.request_metrics,
+        "kv_cache_metrics": False,
+        "cudagraph_metrics": False,
+    }
+    if served.version == "0.23.0":
+        del told["per_request_spec_decode_metrics"]
+    return f"ObservabilityConfig({', '.join(f'{name}={value!r}' for name, value in told.items())})"

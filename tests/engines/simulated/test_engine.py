@@ -2,14 +2,24 @@ from __future__ import annotations
 
 from typing import Any
 
+import attrs
 import pytest
 
 from specbench.engines import ENGINES
+from specbench.engines.simulated.arguments import Configured, arguments, configured
+from specbench.engines.simulated.served import VERSIONS
 from specbench.experiment.model import Target
 from specbench.methods import Launch
 
 ENGINE = ENGINES["simulated"]
 DRAFT = {"method": "draft_model", "model": "d", "num_speculative_tokens": 3}
+
+
+def launched(launch: Launch, version: str) -> Configured:
+    """Give what the simulated server makes of a launch."""
+    command = ENGINE.command(target(version=version), launch, "python")
+    argv = [part.replace("{port}", "8000") for part in command.argv[3:]]
+    return configured(arguments(argv), command.environment)
 
 
 def target(**changes: Any) -> Target:
@@ -55,3 +65,45 @@ def test_the_command_names_the_version_whose_shapes_are_spoken() -> None:
 
     assert shapes(version="0.23.0") == "0.23.0"
     assert shapes() == "0.32.0"
+
+
+def test_only_the_version_that_has_the_flag_tells_the_acceptance_of_requests() -> None:
+    assert ENGINE.per_request_metrics(target(version="0.23.0")) is None
+    for version in ("0.32.0", None):
+        launch = ENGINE.per_request_metrics(target(version=version))
+        assert launch is not None
+        ready = launched(Launch(speculation=DRAFT, arguments=launch.arguments), "0.32.0")
+        assert ready.refusal is None
+        assert ready.served.request_metrics == "summary"
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize(
+    ("fact", "value", "heeded"),
+    [
+        ("async_scheduling", "False", {"async_scheduling": False}),
+        ("model_runner", "V1", {"model_runner": "V1"}),
+        (
+            "max_num_scheduled_tokens",
+            "7168",
+            {"max_num_batched_tokens": 7168, "max_num_scheduled_tokens": 7168},
+        ),
+    ],
+)
+def test_a_baseline_can_be_launched_with_what_a_method_loses(
+    version: str, fact: str, value: str, heeded: dict[str, Any]
+) -> None:
+    setting = ENGINE.setting(fact, value)
+    assert setting is not None
+    plain, changed = launched(Launch(), version), launched(setting.launch, version)
+    assert changed.refusal is None
+    before, after = attrs.asdict(plain.served), attrs.asdict(changed.served)
+    asked = {"async_asked", "runner_asked"}
+    assert {name: after[name] for name in after if after[name] != before[name]}.items() - {
+        (name, True) for name in asked
+    } == heeded.items()
+
+
+def test_what_no_launch_changes_has_no_setting() -> None:
+    assert ENGINE.setting("kv_cache_tokens", "1000") is None
+    assert ENGINE.setting("async_scheduling", "True") is None

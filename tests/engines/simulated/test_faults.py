@@ -91,7 +91,7 @@ def test_a_hang_times_out_and_never_settles(monkeypatch: pytest.MonkeyPatch) -> 
 def test_a_run_goes_on_past_servers_that_fail_and_tells_why(tmp_path: Path) -> None:
     faults = "{SPECBENCH_FAULTS: 'ngram:refuse-launch=1, eagle3:crash-after=4'}"
     document = (
-        SMALL.replace("flags: {speed: 4, seed: 3}", f"flags: {{speed: 20}}, env: {faults}")
+        SMALL.replace("flags: {speed: 20, seed: 3}", f"flags: {{speed: 20}}, env: {faults}")
         .replace("{concurrency: [1, 4], requests: {1: 6, 4: 12}}", "{concurrency: [1]}")
         .replace("blocks: 2", "blocks: 1")
         .replace("correctness: {workload: small.jsonl, captures: 2, concurrency: [2]}\n", "")

@@ -32,7 +32,7 @@ def facts(config: Mapping[str, Any]) -> dict[str, str]:
 
 @pytest.mark.parametrize("folder", sorted(CAPTURED))
 def test_the_facts_of_the_configuration_are_the_captured_ones(folder: str) -> None:
-    found, real = facts(simulated(folder)), facts(captured_json(f"{folder}/server_info.json"))
+    found, real = facts(simulated(folder)), facts(captured_json(f"launches/{folder}.json"))
     if "cpu" in folder:
         # A CPU switches asynchronous scheduling off, whatever the method.
         assert real.pop("async_scheduling") == "False"
