@@ -3,7 +3,7 @@
     python benchmarks/against_vllm_bench.py --python VLLM_PYTHON --model CHECKPOINT
 
 Both send the same prompts with temperature 0, the same cap and ignore_eos, and ask for token ids.
-They take turns, five runs each. Medians must differ by at most 2%, or by the larger spread of a tool.
+They take turns, five runs each. Medians must differ by at most 2%, or by the spread of a tool.
 `vllm bench serve` needs pandas to read prompts.
 """
 
