@@ -226,7 +226,7 @@ class Drive(ABC):
             dispatch_ns=self._dispatch_ns,
             unstamped_reads=reading.unstamped_reads,
             clock_error_ns=reading.offset.error_ns,
-            clock_step_ns=reading.offset.step_ns,
+            clock_step_ns=reading.offset.step_ns if reading.clock == "kernel" else 0,
         )
 
 
