@@ -15,12 +15,13 @@ from specbench.store.store import opened, rows
 from tests.conftest import SMALL, FinishedRun, run_cli, run_small
 
 TWIN = "baseline-no-async"
+GATES = SMALL[SMALL.index("gates:") :].replace("concurrency: 0.3", "concurrency: 0")
 DOCUMENT = (
     SMALL[: SMALL.index("correctness")]
     .replace("blocks: 2", "blocks: 1")
     .replace("noise_floor: false", "noise_floor: false, equalise: true")
     .replace("concurrency: [1, 4], requests: {1: 6, 4: 12}", "concurrency: [2], requests: {2: 6}")
-    + SMALL[SMALL.index("gates:") :].replace("concurrency: 0.3", "concurrency: 0")
+    + GATES
 )
 
 
