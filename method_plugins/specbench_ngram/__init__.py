@@ -71,7 +71,9 @@ class Ngram(Method[NgramOptions]):
 
         What it will be is known for versions that were read, and before the launch for no other.
         """
-        version = release(target) or (LIKE_SIMULATED if target.engine == "simulated" else None)
+        version = release(target)
+        if target.engine == "simulated" and (version is None or version < FIRST):
+            version = LIKE_SIMULATED
         found = []
         asked = target.flags.get("async-scheduling")
         if asked is not False and (version is None or FIRST <= version < WITH_ASYNC):
