@@ -174,7 +174,7 @@ class CounterNames:
     running: str
     waiting: str
     process_start: str
-    steps: str
+    iterations: str
     """Count of the histogram of engine steps."""
     queue: str
     prefill: str

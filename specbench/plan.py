@@ -219,9 +219,10 @@ def _with_twins(
     twins: dict[str, PlannedArm] = {}
     named = []
     for arm in arms:
-        found = twin(baseline.name, arm.confounds, engine) if arm.role == "arm" else None
+        twinned = arm.role == "arm" and not arm.unservable
+        found = twin(baseline.name, arm.confounds, engine) if twinned else None
         named.append(attrs.evolve(arm, twin=found.name if found else None))
-        if found is not None and not arm.unservable:
+        if found is not None:
             properties = {**baseline.expected.properties, **found.properties}
             twins[found.name] = attrs.evolve(
                 baseline,

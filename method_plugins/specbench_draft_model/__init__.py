@@ -100,7 +100,7 @@ class DraftModel(Method[DraftModelOptions]):
             "when memory binds",
         )
         version = release(target)
-        if target.engine != "vllm" or version not in (None, *CONSTRAINED):
+        if version not in (None, *CONSTRAINED) or (version is None and target.engine != "vllm"):
             return (memory,)
         # Flags of the target hold in every arm; what no version tells is known after the launch.
         known = version is not None

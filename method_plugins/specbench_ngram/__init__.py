@@ -17,7 +17,7 @@ FIRST, ON_V2, WITH_ASYNC = (0, 23), (0, 32), (0, 33)
 READ_ON_V1 = ((0, 23), (0, 24))
 READ_WITHOUT_ASYNC = ((0, 23), (0, 24), (0, 32))
 LIKE_SIMULATED = (0, 32)
-"""The version whose shapes the simulated engine speaks."""
+"""The version whose shapes the simulated engine speaks when none is asked for."""
 
 
 @attrs.frozen(kw_only=True)
@@ -71,7 +71,9 @@ class Ngram(Method[NgramOptions]):
 
         What it will be is known for versions that were read, and before the launch for no other.
         """
-        version = LIKE_SIMULATED if target.engine == "simulated" else release(target)
+        version = release(target)
+        if target.engine == "simulated" and (version is None or version < FIRST):
+            version = LIKE_SIMULATED
         found = []
         asked = target.flags.get("async-scheduling")
         if asked is not False and (version is None or FIRST <= version < WITH_ASYNC):

@@ -28,7 +28,7 @@ def server_side(
     each draft one: what is left went undrafted. `succeeded` is None where a request failed, whose
     share is not known.
     """
-    steps = _passed(before, after, names.steps)
+    steps = _passed(before, after, names.iterations)
     own = delta.generation_tokens - (delta.accepted_tokens or 0)
     known = succeeded is not None and delta.drafts is not None
     least = own - (delta.drafts or 0) - (succeeded or 0)

@@ -32,6 +32,7 @@ _ANSI = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")
 _TAG = r"(?:\([\w-]+ pid=\d+\)\s*)"
 _TAGS_FIRST = re.compile(rf"^{_TAG}+")
+_TAG_INSIDE = re.compile(r"\([\w-]+ pid=\d+\) ")
 _TAGS_LAST = re.compile(rf"{_TAG}+$")
 _HEADER = re.compile(
     r"(?:DEBUG|INFO|WARNING|ERROR|CRITICAL) +(?P<stamp>\d\d-\d\d \d\d:\d\d:\d\d) \[[^\]]*\] ?"
@@ -63,7 +64,7 @@ def messages(lines: Iterable[str]) -> Iterator[tuple[str, str]]:
     write to one stream, so that a line can hold two messages, or two tags.
     """
     for line in lines:
-        if ACCESS in line:
+        if ACCESS in line and " [" not in line:
             continue
         if "\x1b" in line:
             line = _ANSI.sub("", line)  # noqa: PLW2901 - the same line without colours
@@ -77,7 +78,11 @@ def messages(lines: Iterable[str]) -> Iterator[tuple[str, str]]:
         while following := " pid=" in line[header.end() :] and _HEADER.search(line, header.end()):
             yield _untagged(line[header.end() : following.start()]), header["stamp"]
             header = following
-        yield line[header.end() :].strip(), header["stamp"]
+        said = line[header.end() :]
+        if " pid=" in said:
+            # What another process wrote behind it, without a header, is none of it.
+            said = _TAG_INSIDE.split(said)[0]
+        yield said.strip(), header["stamp"]
 
 
 def _untagged(text: str) -> str:

@@ -78,6 +78,14 @@ def test_what_no_source_states_is_unknown() -> None:
         ),
         ("INFO:     Application startup complete.\n", ["INFO:     Application startup complete."]),
         ("(A pid=1) \n", []),
+        ('(A pid=1) INFO:     127.0.0.1:1 - "GET /metrics HTTP/1.1" 200 OK\n', []),
+        (
+            (
+                "(A pid=1) INFO 11-29 15:06:57 [l.py:1] One.(B pid=2) INFO:     127.0.0.1:1 - "
+                '"GET /metrics HTTP/1.1" 200 OK\n'
+            ),
+            ["One."],
+        ),
     ],
 )
 def test_interleaved_writers_are_told_apart(line: str, said: list[str]) -> None:
