@@ -26,8 +26,9 @@ import cattrs
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from specbench.client_facts import Certificate
 from specbench.errors import StoreError
-from specbench.facts import Audit, Certificate, JournalEntry, RequestRow, Sample, Window
+from specbench.facts import Audit, JournalEntry, RequestRow, Sample, Window
 from specbench.redaction import Redaction
 from specbench.whole_files import file_digest, json_text, read_json, write_json, write_text
 

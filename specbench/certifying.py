@@ -11,9 +11,10 @@ from pathlib import Path
 import anyio
 import cattrs
 
+from specbench.client_facts import Certificate
 from specbench.errors import StoreError
 from specbench.experiment.model import Gates
-from specbench.facts import Certificate, Verdict
+from specbench.facts import Verdict
 from specbench.judge.cells import rejected
 from specbench.judge.client import certificate_verdicts
 from specbench.traffic import certificate

@@ -14,10 +14,10 @@ from rich.console import Console
 from specbench import certifying
 from specbench.artifacts import RunFolder
 from specbench.cli.running import _certify
+from specbench.client_facts import Certificate
 from specbench.engines import ENGINES
 from specbench.errors import MachineError
 from specbench.experiment.model import Gates
-from specbench.facts import Certificate
 from specbench.judge.client import certificate_verdicts
 from specbench.plan import plan
 from specbench.planned_cell import largest_load

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from specbench.client_facts import Certificate, ClientFacts
 from specbench.experiment.model import Gates
-from specbench.facts import Certificate, ClientFacts, RequestRow, Verdict
+from specbench.facts import RequestRow, Verdict
 
 LEAST_ANSWERED = 0.5
 """Share of requests with any answer below which a deployment is called unavailable."""

@@ -6,12 +6,12 @@ from collections.abc import Sequence
 
 import attrs
 
+from specbench.client_facts import ClientFacts
 from specbench.experiment.model import Gates
 from specbench.facts import (
     Acceptance,
     AcceptanceSummary,
     CellSummary,
-    ClientFacts,
     CounterDelta,
     CounterNames,
     CounterSnapshot,

@@ -9,17 +9,10 @@ import attrs
 import cattrs
 
 from specbench.artifacts import AttemptFolder, CellFolder, RunFolder
+from specbench.client_facts import ClientFacts
 from specbench.engines import ENGINES
 from specbench.experiment.model import Gates, Sampling
-from specbench.facts import (
-    Audit,
-    ClientFacts,
-    CounterNames,
-    CounterSnapshot,
-    RequestRow,
-    Sampled,
-    Verdict,
-)
+from specbench.facts import Audit, CounterNames, CounterSnapshot, RequestRow, Sampled, Verdict
 from specbench.judge import cells as cell_rules
 from specbench.judge import effective, samples
 from specbench.judge.window import Judged, judge_window

@@ -17,8 +17,9 @@ import numpy as np
 from anyio.streams.text import TextReceiveStream
 
 import specbench
+from specbench.client_facts import Certificate
 from specbench.experiment.model import Message, Prompt, Sampling, Timeouts
-from specbench.facts import Certificate, Output, RequestRow, Window
+from specbench.facts import Output, RequestRow, Window
 from specbench.traffic.drive import drive
 from specbench.traffic.loops import LoadPoint
 from specbench.traffic.paced_server import STAMP_CHARACTERS

@@ -9,7 +9,8 @@ from itertools import chain
 import attrs
 import numpy as np
 
-from specbench.facts import ClientFacts, ClockKind, Output, RequestRow, Window
+from specbench.client_facts import ClientFacts, ClockKind
+from specbench.facts import Output, RequestRow, Window
 from specbench.units import seconds
 
 

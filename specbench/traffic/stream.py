@@ -21,8 +21,8 @@ from typing import Any
 import attrs
 import httptools
 
+from specbench.client_facts import ClockKind
 from specbench.experiment.model import Timeouts
-from specbench.facts import ClockKind
 from specbench.traffic.address import Address
 from specbench.traffic.exchange import Exchange
 from specbench.traffic.kernel_clock import (

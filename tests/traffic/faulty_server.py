@@ -8,8 +8,9 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from ssl import SSLContext
 
+from specbench.client_facts import ClockKind
 from specbench.experiment.model import Timeouts
-from specbench.facts import ClockKind, RequestRow
+from specbench.facts import RequestRow
 from specbench.traffic.address import Address
 from specbench.traffic.exchange import Exchange
 from specbench.traffic.requests import TimedRequest

@@ -14,8 +14,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from specbench.client_facts import ClockKind
 from specbench.experiment.model import Gates, Timeouts
-from specbench.facts import ClockKind, RequestRow
+from specbench.facts import RequestRow
 from specbench.judge import cells
 from specbench.traffic.address import Address
 from specbench.traffic.exchange import Exchange

@@ -119,6 +119,8 @@ SCHEDULING: tuple[LogPattern, ...] = (
         r"using the V1 model runner instead\.$",
         constant="V1",
     ),
+    # All that V1 says where VLLM_USE_V2_MODEL_RUNNER asked for it; V2 loads "from scratch".
+    LogPattern(fact="model_runner", regex=r"^Starting to load model .+\.\.\.$", constant="V1"),
     LogPattern(
         fact="max_num_batched_tokens",
         regex=r"^Chunked prefill is enabled with max_num_batched_tokens=(?P<value>\d+)\.$",

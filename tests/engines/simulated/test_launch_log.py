@@ -192,6 +192,15 @@ def test_what_was_asked_for_is_not_warned_of() -> None:
     assert "does not yet support" not in log(attrs.evolve(draft, runner_asked=True))
 
 
+def test_a_runner_that_was_asked_for_is_told_by_how_it_loads() -> None:
+    """No fallback is warned of: the captured V1 logs hold the line besides."""
+    what = attrs.evolve(served(), model_runner="V1", runner_asked=True)
+    assert facts(log(what))["model_runner"] == "V1"
+    (loading,) = [message for message in said(log(what)) if message.startswith("Starting to load")]
+    real = (CAPTURES / "vllm-0.23.0-h200/ngram-k3/launch.log").read_text(errors="replace")
+    assert loading in said(real)
+
+
 def test_padding_that_is_off_takes_asynchronous_scheduling() -> None:
     what = served(speculation={**EAGLE, "disable_padded_drafter_batch": True})
     warned = "Async scheduling is not compatible with disable_padded_drafter_batch=True and will be"
