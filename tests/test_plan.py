@@ -285,6 +285,18 @@ def test_each_distinct_set_of_confounds_has_one_twin_of_the_baseline(
     }
 
 
+def test_the_simulated_server_of_that_version_has_the_same_twins(
+    planned: Callable[..., Plan],
+) -> None:
+    simulated = on("0.23.0", BUDGET, DRAFT_LINE).replace("engine: vllm", "engine: simulated")
+    found = planned(simulated)
+    assert {arm.name: arm.twin for arm in found.arms if arm.role == "arm"} == {
+        "draft": "baseline-no-async-budget-7168-runner-v1",
+        "ngram-k3": "baseline-no-async-runner-v1",
+        "eagle-k3": None,
+    }
+
+
 def test_every_block_launches_every_twin(planned: Callable[..., Plan]) -> None:
     found = planned(on("0.23.0"))
     for block in (1, 2):

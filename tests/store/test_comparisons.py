@@ -14,10 +14,11 @@ from specbench.report.content import Content, read_content
 from specbench.store.store import opened, rows
 from tests.conftest import SMALL, FinishedRun, run_cli, run_small
 
-TWIN = "baseline-no-async"
+TWIN = "baseline-no-async-runner-v1"
 GATES = SMALL[SMALL.index("gates:") :].replace("concurrency: 0.3", "concurrency: 0")
 DOCUMENT = (
     SMALL[: SMALL.index("correctness")]
+    .replace("model: toy, flags", "model: toy, version: 0.23.0, flags")
     .replace("blocks: 2", "blocks: 1")
     .replace("noise_floor: false", "noise_floor: false, equalise: true")
     .replace("concurrency: [1, 4], requests: {1: 6, 4: 12}", "concurrency: [2], requests: {2: 6}")
@@ -76,12 +77,13 @@ def test_the_twin_takes_the_confound_away(equalised: FinishedRun) -> None:
         "select comparison, fact, direction, scope from differences where arm = 'ngram-k3' "
         "order by all",
     )
-    # Beside n-gram only EAGLE speculates: it keeps async scheduling, and other KV tokens. A twin
-    # has the arm's scheduling, not its memory.
+    # Beside n-gram only EAGLE speculates: it keeps async scheduling and runner, and has other
+    # KV tokens. A twin has the arm's scheduling and runner, not its memory.
     assert [tuple(row.values()) for row in found] == [
         ("equalised", "kv_cache_tokens", "favours baseline", "common"),
         ("shipped", "async_scheduling", "favours baseline", "asymmetric"),
         ("shipped", "kv_cache_tokens", "favours baseline", "asymmetric"),
+        ("shipped", "model_runner", "unclear", "asymmetric"),
     ]
 
 
@@ -94,16 +96,20 @@ def test_what_differed_travels_with_every_effect(equalised: FinishedRun) -> None
     shipped, twinned = (row["confounds"] for row in found)
     said = "async scheduling: on in the baseline, off in the arm: n-gram loses"
     assert [text for text in shipped if text.startswith(said)]
-    assert not [text for text in twinned if text.startswith("async scheduling")]
+    assert not [text for text in twinned if text.startswith(("async scheduling", "model runner"))]
 
 
 def test_a_twin_that_keeps_what_it_should_lack_is_not_in_effect(equalised: FinishedRun) -> None:
     found = asked(
         equalised,
         "select observed, required, outcome from verdicts join deployments using (deployment_id) "
-        f"where arm = '{TWIN}' and gate = 'in_effect.async_scheduling'",
+        f"where arm = '{TWIN}' and gate in ('in_effect.async_scheduling', 'in_effect.model_runner') "
+        "order by observed",
     )
-    assert [tuple(row.values()) for row in found] == [("False", "False", "pass")]
+    assert [tuple(row.values()) for row in found] == [
+        ("False", "False", "pass"),
+        ("V1", "V1", "pass"),
+    ]
 
 
 def test_the_page_shows_both_comparisons_with_what_differed(content: Content) -> None:
