@@ -16,7 +16,8 @@ import anyio
 import numpy as np
 from reference_server import LONGEST_ID, ReferenceServer, Truth
 
-from specbench.experiment.model import Message, OpenLoad, Prompt, Sampling, Timeouts
+from specbench.experiment.model import OpenLoad, Sampling, Timeouts
+from specbench.experiment.prompt import Message, Prompt
 from specbench.facts import RequestRow, Window
 from specbench.traffic.address import Address
 from specbench.traffic.arrivals import arrivals_ns

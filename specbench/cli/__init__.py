@@ -7,7 +7,7 @@ import sys
 
 import click
 
-from specbench.cli import asking, certifying, describing, inspecting, running, starting
+from specbench.cli import asking, certifying, describing, inspecting, running, starting, workloads
 
 INTERRUPTED = 130
 UNWRITABLE = (
@@ -66,7 +66,7 @@ for command in (
     asking.report,
     describing.methods,
     describing.schema_command,
-    describing.workload,
+    workloads.workload,
 ):
     cli.add_command(command)
 

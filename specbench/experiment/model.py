@@ -358,25 +358,3 @@ class Experiment:
     def baseline(self) -> Arm:
         """Give the arm that effects compare with. Reading made sure that there is exactly one."""
         return next(arm for arm in self.arms if arm.method == "baseline")
-
-
-@attrs.frozen(kw_only=True)
-class Message:
-    """One turn of a prompt."""
-
-    role: Literal["system", "user", "assistant"] = attrs.field(metadata=said("Who speaks."))
-    content: str = attrs.field(metadata=said("What is said.", minLength=1))
-
-
-@attrs.frozen(kw_only=True)
-class Prompt:
-    """A line of a workload file."""
-
-    id: str = attrs.field(metadata=said("Unique in the file.", pattern=NAME_PATTERN))
-    stratum: str = attrs.field(
-        metadata=said("The part of the workload that is analysed on its own.", pattern=NAME_PATTERN)
-    )
-    messages: tuple[Message, ...] = attrs.field(metadata=said("The prompt.", minItems=1))
-    max_tokens: int = attrs.field(metadata=said("Cap of the output, in tokens.", minimum=1))
-    source: str = attrs.field(metadata=said("Where the text comes from.", minLength=1))
-    licence: str = attrs.field(metadata=said("SPDX licence of the text.", minLength=1))

@@ -22,9 +22,9 @@ from specbench.experiment.model import (
     Flag,
     Launcher,
     LocalLauncher,
-    Prompt,
     WorkloadFile,
 )
+from specbench.experiment.prompt import Prompt
 from specbench.experiment.rules import (
     Placed,
     cell_name_problems,

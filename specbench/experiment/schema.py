@@ -12,7 +12,8 @@ from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 import attrs
 
-from specbench.experiment.model import NAME_PATTERN, Arm, Experiment, Prompt
+from specbench.experiment.model import NAME_PATTERN, Arm, Experiment
+from specbench.experiment.prompt import Prompt
 from specbench.methods import Method
 
 Schema = dict[str, Any]
@@ -37,7 +38,9 @@ def experiment_schema(methods: Mapping[str, Method[Any]]) -> Schema:
 
 def workload_schema() -> Schema:
     """Give the schema of one line of a workload file."""
-    return {"$schema": DIALECT, "title": "specbench workload line", **_class_schema(Prompt)}
+    prompt = {"anyOf": [{"required": ["messages"]}, {"required": ["turns"]}]}
+    line = _class_schema(Prompt) | prompt
+    return {"$schema": DIALECT, "title": "specbench workload line", **line}
 
 
 def is_list_option(option: attrs.Attribute[Any], options: type) -> bool:

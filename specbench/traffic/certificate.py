@@ -17,7 +17,8 @@ import numpy as np
 from anyio.streams.text import TextReceiveStream
 
 import specbench
-from specbench.experiment.model import Message, Prompt, Sampling, Timeouts
+from specbench.experiment.model import Sampling, Timeouts
+from specbench.experiment.prompt import Message, Prompt
 from specbench.facts import Certificate, Output, RequestRow, Window
 from specbench.traffic.drive import drive
 from specbench.traffic.loops import LoadPoint

@@ -10,7 +10,8 @@ from typing import Any
 import attrs
 import msgspec
 
-from specbench.experiment.model import Message, Prompt, Sampling
+from specbench.experiment.model import Sampling
+from specbench.experiment.prompt import Message, Prompt
 
 
 @attrs.frozen(kw_only=True)

@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from specbench.experiment.model import Message, Prompt, Sampling
+from specbench.experiment.model import Sampling
+from specbench.experiment.prompt import Message, Prompt
 from specbench.traffic.requests import Wording, cache_salt, measured, shuffled, warming
 
 
