@@ -30,13 +30,18 @@ def words(prompt: Prompt) -> int:
     return len(first_text(prompt).split())
 
 
+def tokenizer_file(place: Path) -> Path:
+    """Give the `tokenizer.json` that a path names, itself or by its folder."""
+    return place / "tokenizer.json" if place.is_dir() else place
+
+
 def load_tokenizer(place: Path) -> Tokenizer:
     """Load a `tokenizer.json`, or that of a checkpoint's folder.
 
     Raises:
         ExperimentError: There is none, or the package that reads it is not installed.
     """
-    path = place / "tokenizer.json" if place.is_dir() else place
+    path = tokenizer_file(place)
     try:
         from tokenizers import Tokenizer
     except ImportError:
