@@ -143,6 +143,31 @@ class WorkloadFile:
 
 
 @attrs.frozen(kw_only=True)
+class GeneratedWorkload:
+    """A prompt set that is generated from a seed, and written into the run folder."""
+
+    generate: Literal["summarize-long"] = attrs.field(
+        metadata=said("What is generated: long reports, and the request to summarise them.")
+    )
+    seed: int = attrs.field(metadata=said("Seed of the texts.", minimum=0))
+    tokens: tuple[int, ...] = attrs.field(
+        default=(16_000, 64_000),
+        metadata=said(
+            "Least and most tokens of a prompt, estimated at 4 characters each.",
+            minItems=2,
+            maxItems=2,
+        ),
+    )
+    prompts: int = attrs.field(default=8, metadata=said("How many.", minimum=1, maximum=10_000))
+    max_tokens: int = attrs.field(
+        default=512, metadata=said("Cap of every output, in tokens.", minimum=1)
+    )
+
+
+Workload = WorkloadFile | GeneratedWorkload
+
+
+@attrs.frozen(kw_only=True)
 class Sampling:
     """Named request settings. Two samplings are never pooled."""
 
@@ -340,7 +365,9 @@ class Experiment:
     arms: tuple[Arm, ...] = attrs.field(
         metadata=said("Methods with options; a list sweeps an option.", minItems=1)
     )
-    workloads: tuple[WorkloadFile, ...] = attrs.field(metadata=said("Prompt sets.", minItems=1))
+    workloads: tuple[Workload, ...] = attrs.field(
+        metadata=said("Prompt sets: a file, or what is generated.", minItems=1)
+    )
     sampling: tuple[Sampling, ...] = attrs.field(
         default=(Sampling(name="greedy"),), metadata=said("Request settings.", minItems=1)
     )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -19,7 +18,7 @@ from specbench.whole_files import write_json
 from specbench.workloads import unusable
 from specbench.workloads.documents import ESTIMATE, Measure, collected
 from specbench.workloads.formats import FORMATS, PROMPT_NAMES, Draft, Foreign, Format, table
-from specbench.workloads.read import digest, plain, shortened
+from specbench.workloads.read import digest, shortened, workload_lines
 from specbench.workloads.sample import stratified
 from specbench.workloads.source_rows import SourceRow, is_table, source_digest, source_rows
 
@@ -132,8 +131,7 @@ def write_prepared(prepared: Prepared, how: Preparing, out: Path) -> str:
         )
     draft = out.with_name(f".{out.name}.partial")
     with draft.open("w", encoding="utf-8") as file:
-        for prompt in prepared.prompts:
-            file.write(json.dumps(plain(prompt), ensure_ascii=False) + "\n")
+        file.writelines(workload_lines(prepared.prompts))
     sha256 = digest(prepared.prompts)
     facts = {
         "sha256": sha256,

@@ -32,6 +32,8 @@ class WorkloadContent:
     path: Path
     prompts: tuple[Prompt, ...]
     sha256: str
+    generated: bool = False
+    """It came from no file: a run keeps it."""
 
 
 def read_workload(path: Path) -> WorkloadContent:
@@ -66,6 +68,11 @@ def digest(prompts: Iterable[Prompt]) -> str:
 def plain(prompt: Prompt) -> dict[str, Any]:
     """Give a prompt as the object of its line. What has its default is left out."""
     return attrs.asdict(prompt, filter=lambda field, value: value != field.default)
+
+
+def workload_lines(prompts: Iterable[Prompt]) -> Iterator[str]:
+    """Give prompts as the lines of a workload file."""
+    return (json.dumps(plain(prompt), ensure_ascii=False) + "\n" for prompt in prompts)
 
 
 def shortened(problems: list[Problem]) -> list[Problem]:
