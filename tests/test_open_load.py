@@ -15,8 +15,11 @@ from specbench.store.store import opened, rows
 from tests.conftest import SMALL, FinishedRun, run_cli, run_small
 
 CLOSED = "load: {closed: {concurrency: [1, 4], requests: {1: 6, 4: 12}}}"
-OPEN = SMALL.replace(CLOSED, "load: {open: {rate: [40], requests: 12}}").replace(
-    "blocks: 2", "blocks: 1"
+GATES = "{achieved_rate: 0.1, client_dispatch_p99_ms: 1000, "
+OPEN = (
+    SMALL.replace(CLOSED, "load: {open: {rate: [40], requests: 12}}")
+    .replace("blocks: 2", "blocks: 1")
+    .replace("gates: {", f"gates: {GATES}")
 )
 NGRAM = (
     '  - {name: "ngram-k{num_speculative_tokens}", method: ngram, num_speculative_tokens: [3]}\n'

@@ -150,14 +150,14 @@ def test_a_growing_queue_is_a_saturated_server_not_a_late_client() -> None:
     async def one_at_a_time(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         while await reader.read(65536):
             async with turn:
-                await asyncio.sleep(0.03)
+                await asyncio.sleep(0.015)
             writer.write(WHOLE)
 
-    arrivals = tuple(place * 6 * MS for place in range(60))
-    window = driven(one_at_a_time, 60, arrivals_ns=arrivals, max_in_flight=100)
+    arrivals = tuple(place * 4 * MS for place in range(50))
+    window = driven(one_at_a_time, 50, arrivals_ns=arrivals, max_in_flight=100)
     found = outcomes(window, 100, client_dispatch_p99_ms=1000)
     assert (found["client_limited"], found["server_saturated"]) == ("pass", "undecided")
-    steady = driven(slow(0.002), 60, arrivals_ns=arrivals, max_in_flight=100)
+    steady = driven(slow(0.002), 50, arrivals_ns=arrivals, max_in_flight=100)
     assert outcomes(steady, 100, client_dispatch_p99_ms=1000)["server_saturated"] == "pass"
 
 
