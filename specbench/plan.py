@@ -208,6 +208,8 @@ def _planned_arm(read: ReadExperiment, engine: Engine, arm: Arm, method: Method[
     experiment = read.experiment
     options, target = arm.options, experiment.target
     python = experiment.launcher.python or sys.executable
+    if experiment.prefix_cache == "off":
+        target = attrs.evolve(target, flags={**target.flags, **engine.without_prefix_cache})
     return PlannedArm(
         name=arm.name,
         role="baseline" if arm is experiment.baseline() else "arm",

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any, ClassVar
 
 from specbench.errors import Problem
-from specbench.experiment.model import Target
+from specbench.experiment.model import Flag, Target
 from specbench.facts import Cause, CounterNames, Fact, LogPattern
 from specbench.methods import Command, Launch
 
@@ -28,6 +28,8 @@ class Engine(ABC):
     """Where a running server tells its resolved configuration."""
     metrics_path = "/metrics"
     chat_path = "/v1/chat/completions"
+    without_prefix_cache: ClassVar[Mapping[str, Flag]] = {}
+    """Flags that serve without a prefix cache; empty for an engine that has none."""
 
     @abstractmethod
     def check(self, target: Target, launch: Launch) -> tuple[Problem, ...]:

@@ -16,6 +16,7 @@ NAME_PATTERN = r"^[a-z0-9_-][a-z0-9._-]{0,59}$"
 REPEAT_SUFFIX = "-repeat"
 """Ends the name of the baseline's repeat, which the plan derives for the noise floor."""
 
+PrefixCache = Literal["cell", "off", "warm"]
 Flag = str | int | float | bool | tuple[str | int | float, ...]
 
 
@@ -180,7 +181,19 @@ class Sampling:
         default=None, metadata=said("Nucleus size.", exclusiveMinimum=0, maximum=1)
     )
     top_k: int | None = attrs.field(default=None, metadata=said("Candidates kept.", minimum=1))
-    seed: int | None = attrs.field(default=None, metadata=said("Seed sent with every request."))
+    seed: int | None = attrs.field(
+        default=None,
+        metadata=said(
+            "Each request sends a seed of its own, made from this one, its prompt, pass and turn: "
+            "the same in every arm."
+        ),
+    )
+    thinking: bool | None = attrs.field(
+        default=None,
+        metadata=said(
+            "Thinking on or off, by chat_template_kwargs; what the template does when left out."
+        ),
+    )
     ignore_eos: bool = attrs.field(
         default=False, metadata=said("Generate to the cap. Outputs are then not natural text.")
     )
@@ -372,9 +385,12 @@ class Experiment:
         default=(Sampling(name="greedy"),), metadata=said("Request settings.", minItems=1)
     )
     load: Load = attrs.field(metadata=said("How requests arrive."))
-    prefix_cache: Literal["cell"] = attrs.field(
+    prefix_cache: PrefixCache = attrs.field(
         default="cell",
-        metadata=said("cell: every request is salted, so that no cell warms another."),
+        metadata=said(
+            "cell: requests are salted, so that no cell or pass warms another. off: servers are "
+            "launched without one. warm: every prompt of a cell was sent before its window."
+        ),
     )
     design: Design = attrs.field(factory=Design, metadata=said("Repeats and order."))
     correctness: Correctness | None = attrs.field(

@@ -267,6 +267,9 @@ def _contents(folder: Path, experiment: Experiment) -> tuple[list[WorkloadConten
             problems += [(at, problem) for problem in error.problems]
             continue
         contents.append(content)
+        if at[0] == "correctness" and any(prompt.turns for prompt in content.prompts):
+            said = f"workload {asked.path} has turns: captures compare single answers"
+            problems.append((at, Problem(said, "write earlier turns as messages")))
         if asked.sha256 and asked.sha256 != content.sha256:
             said = f"workload {asked.path} has digest {content.sha256}, not {asked.sha256}"
             hint = "its prompts changed: take the new digest, or the old file"

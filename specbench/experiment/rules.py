@@ -52,6 +52,7 @@ def rule_problems(
         if count > 1:
             yield ("sampling",), Problem(f"{count} samplings are named {name!r}")
     yield from _load_problems(experiment.load)
+    yield from _prefix_cache_problems(experiment)
     if isinstance(experiment.launcher, AttachLauncher):
         yield from _attached_problems(experiment, experiment.launcher)
 
@@ -164,6 +165,16 @@ def _problems_of(arm: Arm, method: Method[Any], target: Target) -> tuple[Problem
     launch = method.launch(arm.options, target)
     of_engine = ENGINES[target.engine].check(target, launch)
     return (*method.check(arm.options, target), *of_engine)
+
+
+def _prefix_cache_problems(experiment: Experiment) -> Iterator[Placed]:
+    """Give flags of the target that say something else than the policy."""
+    flags, policy = experiment.target.flags, experiment.prefix_cache
+    for flag, off in ENGINES[experiment.target.engine].without_prefix_cache.items():
+        if flag in flags and (flags[flag] == off) != (policy == "off"):
+            said = f"flag {flag!r} is {flags[flag]}, and prefix_cache is {policy!r}"
+            at: ValuePath = ("target", "flags", flag)
+            yield at, Problem(said, "leave the flag out: prefix_cache: off sets it")
 
 
 def _load_problems(load: Load) -> Iterator[Placed]:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import attrs
 
-from specbench.experiment.model import Gates
+from specbench.experiment.model import Gates, PrefixCache
 from specbench.facts import (
     Acceptance,
     AcceptanceSummary,
@@ -53,6 +53,7 @@ def judge_window(
     expected: Expected,
     counting: Counting | None,
     required: Gates,
+    prefix_cache: PrefixCache = "cell",
     more: Sequence[Verdict] = (),
 ) -> Judged:
     """Give numbers and verdicts of one window. `more` are rulings made elsewhere on the cell.
@@ -77,6 +78,7 @@ def judge_window(
     if all(verdict.outcome == "pass" for verdict in verdicts if verdict.gate == "counters"):
         delta = counters.difference(before, after, names)
         verdicts.append(counters.foreign_traffic(delta, rows))
+        verdicts.append(counters.prefix_reuse(delta, prefix_cache))
         acceptance = counters.acceptance(delta)
     if acceptance is not None:
         verdicts.append(counters.identities(acceptance, expected, counting))

@@ -13,6 +13,7 @@ import specbench
 from specbench.analysis.effects import Effect
 from specbench.judge import cells as cell_rules
 from specbench.judge.confounds import differences
+from specbench.judge.counters import prefix_hit_rate
 from specbench.methods import Confound
 from specbench.store.judged_run import JudgedCell, JudgedDeployment, JudgedRun
 from specbench.whole_files import file_digest, read_json
@@ -113,6 +114,7 @@ def cell_row(item: JudgedDeployment, cell: JudgedCell) -> Row:
             name: getattr(judged.delta, name)
             for name in ("preemptions", "prefix_queries", "prefix_hits")
         }
+        row["prefix_hit_rate"] = prefix_hit_rate(judged.delta)
     if judged.acceptance:
         row |= {
             "drafts": judged.acceptance.drafts,

@@ -115,6 +115,7 @@ create table cells (
     preemptions            bigint,
     prefix_queries         bigint,
     prefix_hits            bigint,
+    prefix_hit_rate        double,
     clock                  varchar not null,
     client_lag_p99_s       double,
     client_dispatch_p95_s  double,
@@ -144,6 +145,7 @@ comment on column cells.acceptance_length is '1 + accepted / drafts.';
 comment on column cells.acceptance_by_position is 'Accepted at position i / drafts; sums to acceptance_length - 1.';
 comment on column cells.tokens_per_step is 'T / (T - accepted) over completion tokens T: bounds the gain where steps may go undrafted.';
 comment on column cells.prefix_hits is 'Prompt tokens found in the prefix cache, of prefix_queries asked for.';
+comment on column cells.prefix_hit_rate is 'Prefix hits / prompt tokens looked up in the window; null where nothing was looked up.';
 comment on column cells.delivered_accepted_max is 'Most accepted tokens that can have reached a client; the counters precede truncation.';
 
 create table requests (

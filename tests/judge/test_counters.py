@@ -232,3 +232,24 @@ def test_foreign_traffic_is_equality_unless_a_request_failed(
 def test_a_success_without_usage_leaves_foreign_traffic_undecided() -> None:
     rows = [row(0), row(1, completion_tokens=None)]
     assert counters.foreign_traffic(delta_of(50), rows).outcome == "undecided"
+
+
+@pytest.mark.parametrize(
+    ("policy", "queries", "hits", "outcome"),
+    [
+        ("cell", 100, 25, "pass"),
+        ("cell", 0, 0, "pass"),
+        ("off", 100, 0, "pass"),
+        ("off", 100, 16, "fail"),
+        ("warm", 100, 80, "pass"),
+        ("warm", 100, 0, "undecided"),
+        ("warm", 0, 0, "undecided"),
+    ],
+)
+def test_prefix_reuse_is_ruled_by_the_policy(
+    policy: str, queries: int, hits: int, outcome: str
+) -> None:
+    delta = attrs.evolve(delta_of(1), prefix_queries=queries, prefix_hits=hits)
+    verdict = counters.prefix_reuse(delta, policy)  # type: ignore[arg-type]
+    assert verdict.outcome == outcome
+    assert (f"{hits:.2f}% of 100 prompt tokens" in verdict.observed) == (queries == 100)
