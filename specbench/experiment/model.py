@@ -183,16 +183,11 @@ class Sampling:
     top_k: int | None = attrs.field(default=None, metadata=said("Candidates kept.", minimum=1))
     seed: int | None = attrs.field(
         default=None,
-        metadata=said(
-            "Each request sends a seed of its own, made from this one, its prompt, pass and turn: "
-            "the same in every arm."
-        ),
+        metadata=said("Each request sends a seed made from it: the same in every arm."),
     )
     thinking: bool | None = attrs.field(
         default=None,
-        metadata=said(
-            "Thinking on or off, by chat_template_kwargs; what the template does when left out."
-        ),
+        metadata=said("Thinking on or off, by chat_template_kwargs. The template's own default."),
     )
     ignore_eos: bool = attrs.field(
         default=False, metadata=said("Generate to the cap. Outputs are then not natural text.")
