@@ -1,9 +1,9 @@
 """Prepare and describe 20,000 prompts of about 1,000 tokens: time, memory, and equal digests.
 
-Run from the repository: python benchmarks/workloads.py [--tokenizer FOLDER]. Without a tokenizer one
-of 8,192 entries is trained on generated text first, which is not timed. The limits are at most 30 s
-and 500 MB for `workload prepare` and `workload describe --tokenizer` together, each a process of its
-own; and the same digest for a folder whose files were written in another order.
+Run from the repository: python benchmarks/workloads.py [--tokenizer FOLDER]. Without a tokenizer
+one of 8,192 entries is trained on generated text first, which is not timed. The limits are at most
+30 s and 500 MB for `workload prepare` and `workload describe --tokenizer` together, each a process
+of its own; and the same digest for a folder whose files were written in another order.
 """
 
 from __future__ import annotations
