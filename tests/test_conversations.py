@@ -14,6 +14,7 @@ from specbench.errors import ExperimentError
 from specbench.experiment.read import ReadExperiment, read_experiment
 from specbench.methods import Method
 from specbench.plan import plan
+from specbench.planned_cell import mean_max_tokens
 from specbench.store.store import opened, rows
 from tests.conftest import ROOT, SMALL, run_small
 
@@ -63,6 +64,14 @@ def test_each_turn_is_a_row_of_the_index_and_a_run_of_warm_caches_is_filled(tmp_
     assert json.loads(kept.read_text())["filled"] == 2
     table = pq.read_table(kept.parent / "requests.parquet", columns=["turn"])
     assert table["turn"].to_pylist() == [0, 1] * 4
+
+
+def test_an_estimate_counts_every_turn(
+    tmp_path: Path, read_small: Callable[..., ReadExperiment]
+) -> None:
+    write_talks(tmp_path)
+    # Two turns of 6 tokens each.
+    assert mean_max_tokens(read_small(TALKS), "talk") == 12
 
 
 def test_captures_of_conversations_are_refused(

@@ -21,18 +21,19 @@ def server_tokens(base_url: str, prompts: Sequence[Prompt]) -> Iterator[array[in
     Raises:
         DeploymentError: The server does not answer, or has no such path.
     """
-    with httpx.Client(base_url=base_url.rstrip("/"), timeout=TIMEOUT_S) as client:
-        model = _asked(client, "GET", "/v1/models", None)["data"][0]["id"]
+    base_url = base_url.rstrip("/")
+    with httpx.Client(trust_env=False, timeout=TIMEOUT_S) as client:
+        model = _asked(client, "GET", f"{base_url}/v1/models", None)["data"][0]["id"]
         for prompt in prompts:
             messages = [attrs.asdict(message) for message in prompt.opening()]
             body = {"model": model, "messages": messages}
-            yield array("I", _asked(client, "POST", "/tokenize", body)["tokens"])
+            yield array("I", _asked(client, "POST", f"{base_url}/tokenize", body)["tokens"])
 
 
-def _asked(client: httpx.Client, method: str, path: str, body: Any) -> Any:
+def _asked(client: httpx.Client, method: str, url: str, body: Any) -> Any:
     try:
-        return client.request(method, path, json=body).raise_for_status().json()
+        return client.request(method, url, json=body).raise_for_status().json()
     except (httpx.HTTPError, ValueError) as error:
         hint = "name a running vLLM server, or a tokenizer with --tokenizer"
-        said = f"{client.base_url}{path.lstrip('/')} gave no tokens: {error}"
+        said = f"{url} gave no tokens: {error}"
         raise DeploymentError(said, kind="no_tokenize", hint=hint) from error
