@@ -17,6 +17,7 @@ Value = Mapping[str, Any]
 PROMPT_NAMES = ("prompt", "question", "instruction", "input", "text")
 DOCUMENT_NAMES = ("document", "text", "article")
 ID_NAMES = ("id", "task_id", "question_id", "custom_id", "_id")
+KEPT_OF_REQUESTS = {"messages", "max_tokens", "max_completion_tokens", "custom_id", "id", "stream"}
 ROLES = {"human": "user", "user": "user", "gpt": "assistant", "assistant": "assistant"}
 
 
@@ -35,6 +36,8 @@ class Draft:
     """All turns with the answers that the source has."""
     max_tokens: int | None = None
     reference: tuple[str, ...] = ()
+    ignored: tuple[str, ...] = ()
+    """Settings of the row that a workload does not have, such as a temperature."""
     licence: str | None = None
     arrival_s: float | None = None
 
@@ -93,7 +96,8 @@ def openai(value: Value) -> Draft:
     ]
     draft = _conversation(said, _id(value, "custom_id", "id"), "openai")
     cap = body.get("max_completion_tokens", body.get("max_tokens"))
-    return attrs.evolve(draft, max_tokens=_cap(cap))
+    settings = tuple(sorted(body.keys() - KEPT_OF_REQUESTS))
+    return attrs.evolve(draft, max_tokens=_cap(cap), ignored=settings)
 
 
 def custom(value: Value) -> Draft:

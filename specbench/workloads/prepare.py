@@ -99,8 +99,11 @@ def prepare(path: Path, how: Preparing) -> Prepared:
         raise ExperimentError([Problem(f"{alike}: placeholders are no prompts", "", str(path))])
     rows = len(drafts) + len(bad)
     notes: list[str] = []
+    settings = Counter(name for draft in drafts for name in draft.ignored)
+    notes += [f"{count} rows set {name}, which is not kept" for name, count in settings.items()]
     if chosen.name == DOCUMENTS:
-        drafts, notes = _long(drafts, how)
+        drafts, made = _long(drafts, how)
+        notes += made
     prompts = _named(_prompts(drafts, how, template, source))
     if how.sample is not None:
         taken = stratified(prompts, how.sample, how.seed)

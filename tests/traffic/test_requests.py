@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import pickle
 
 import attrs
 import pytest
@@ -142,6 +143,12 @@ def test_a_conversation_is_fed_the_served_answer_or_that_of_its_script() -> None
     assert len({r.request_id for r in (first, second, third, single)}) == 4
     salts = {body(r.wire)["cache_salt"] for r in (first, second, third)}
     assert len(salts) == 1
+
+
+def test_a_conversation_goes_on_in_another_process() -> None:
+    (first,) = measured([TALK], 1, wording())
+    sent = pickle.loads(pickle.dumps(first))
+    assert following(sent, "served") == following(first, "served")
 
 
 def test_a_failed_answer_ends_a_conversation_unless_the_script_has_its_own() -> None:

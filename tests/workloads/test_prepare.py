@@ -128,6 +128,13 @@ def test_openai_rows_keep_system_words_and_cap(tmp_path: Path) -> None:
     assert (prompt.id, prompt.max_tokens) == ("r-1", 7)
 
 
+def test_settings_of_rows_are_told_when_they_are_not_kept(tmp_path: Path) -> None:
+    said = {"role": "user", "content": "Hello"}
+    rows = [{"messages": [said], "temperature": 0.2}, {"messages": [said], "temperature": 1}]
+    notes = made(lines(tmp_path / "o.jsonl", rows)).notes
+    assert notes == ("2 rows set temperature, which is not kept",)
+
+
 def test_custom_rows_are_named_by_their_line(tmp_path: Path) -> None:
     (prompt,) = made(lines(tmp_path / "c.jsonl", CUSTOM)).prompts
     assert (prompt.id, prompt.max_tokens, prompt.stratum) == ("custom-1", 5, "custom")
