@@ -88,8 +88,11 @@ class ClientFacts:
     lag_p50_s: float | None
     lag_p99_s: float | None
     lag_max_s: float | None
-    """By how much the client read an event later than it arrived; with the user clock, by how
-    much a timer of the event loop came late. None without any sample."""
+    """By how much the client read bytes later than the last of them arrived. None with the user
+    clock, which does not know."""
+    loop_lag_p99_s: float | None = None
+    """By how much a timer of 5 ms came late: what holds the client up, also where events pile up in
+    one read and its last stamp hides how long the first one waited."""
     dispatch_p50_s: float
     dispatch_p95_s: float
     dispatch_p99_s: float

@@ -75,12 +75,12 @@ class AttachedServer:
     """A server that runs already."""
 
     base_url: str = attrs.field(
-        metadata=said("Where it answers, such as http://127.0.0.1:8000.", pattern="^http://")
+        metadata=said("Where it answers, such as http://127.0.0.1:8000.", pattern="^https?://")
     )
     metrics_url: str | None = attrs.field(
         default=None,
         metadata=said(
-            "Where its counters are. base_url/metrics when left out.", pattern="^http://"
+            "Where its counters are. base_url/metrics when left out.", pattern="^https?://"
         ),
     )
     log: str | None = attrs.field(

@@ -41,8 +41,13 @@ def e2e_s(row: RequestRow) -> float | None:
 
 
 def tpot_s(row: RequestRow) -> float | None:
-    """Give (E2E - TTFT) / (completion_tokens - 1), from exact usage."""
+    """Give (E2E - TTFT) / (completion_tokens - 1), from exact usage.
+
+    None where first and last payload share a stamp: in one read, they tell no time between them.
+    """
     first, last = ttft_s(row), e2e_s(row)
+    if first == last:
+        return None
     if first is None or last is None or row.completion_tokens is None or row.completion_tokens < 2:  # noqa: PLR2004 - a rate needs two tokens
         return None
     return (last - first) / (row.completion_tokens - 1)

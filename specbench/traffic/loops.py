@@ -36,7 +36,7 @@ LEAD_NS = 50_000_000
 """From the call to an open load's first instant: connections and timer are ready by then."""
 SPARE = 16
 """Idle connections below which an open load opens more."""
-HEARTBEAT_S = 0.005
+HEARTBEAT_NS = 5_000_000
 OPENING_AT_ONCE = 128
 """Connections opened at the same time: more overflow a server's queue of new ones."""
 _now = time.perf_counter_ns
@@ -86,6 +86,9 @@ class Drive(ABC):
         self._connections: list[Connection] = []
         self._finished: list[Exchange] = []
         self._dispatch_ns: array[int] = array("q")
+        self._loop_lag_ns: array[int] = array("q")
+        self._beat_ns = 0
+        self._heart: AbsoluteTimer | None = None
         self._in_flight = 0
         self._over = False
         self._done = anyio.Event()
@@ -118,6 +121,9 @@ class Drive(ABC):
             self._reading.offset.renew()
             self._reading.offset.step_ns = 0
             started_unix_s, cpu_s, started_ns = time.time(), time.process_time(), _now()
+            self._beat_ns = started_ns + HEARTBEAT_NS
+            self._heart = AbsoluteTimer(self._beat)
+            self._heart.at(self._beat_ns)
             async with anyio.create_task_group() as group:
                 self._group = group
                 group.start_soon(self._watch)
@@ -125,6 +131,9 @@ class Drive(ABC):
                 if not self._is_done():
                     await self._done.wait()
                 group.cancel_scope.cancel()
+            if not self._loop_lag_ns:
+                # A window shorter than a beat: it is as late as it is now.
+                self._loop_lag_ns.append(max(_now() - self._beat_ns, 0))
             cpu_s = time.process_time() - cpu_s
             self._reading.offset.renew()
             share = cpu_s / max(seconds(_now() - started_ns), 1e-9)
@@ -132,6 +141,8 @@ class Drive(ABC):
             gc.enable()
             # What closing ends is lost, and starts nothing.
             self._over = True
+            if self._heart is not None:
+                self._heart.close()
             for one in self._connections:
                 one.close()
         return self._part(started_unix_s, share)
@@ -195,15 +206,18 @@ class Drive(ABC):
             self._done.set()
 
     async def _watch(self) -> None:
-        """See that the wall clock is not set, and where the loop stamps, how late it is."""
+        """See each second that the wall clock is not set."""
         while True:
-            if self._reading.clock == "kernel":
-                await anyio.sleep(1)
-                self._reading.offset.renew()
-            else:
-                due_ns = _now() + round(HEARTBEAT_S * NS_PER_S)
-                await anyio.sleep(HEARTBEAT_S)
-                self._reading.lag_ns.append(max(_now() - due_ns, 0))
+            await anyio.sleep(1)
+            self._reading.offset.renew()
+
+    def _beat(self) -> None:
+        """Note how late this turn of the loop is, and set the next."""
+        now_ns = _now()
+        self._loop_lag_ns.append(max(now_ns - self._beat_ns, 0))
+        self._beat_ns = now_ns + HEARTBEAT_NS
+        if self._heart is not None:
+            self._heart.at(self._beat_ns)
 
     def _part(self, started_unix_s: float, cpu_share: float) -> Part:
         reading = self._reading
@@ -215,10 +229,11 @@ class Drive(ABC):
             event_loop=type(asyncio.get_running_loop()).__module__.partition(".")[0],
             cpu_share=cpu_share,
             lag_ns=reading.lag_ns,
+            loop_lag_ns=self._loop_lag_ns,
             dispatch_ns=self._dispatch_ns,
             unstamped_reads=reading.unstamped_reads,
             clock_error_ns=reading.offset.error_ns,
-            clock_step_ns=reading.offset.step_ns,
+            clock_step_ns=reading.offset.step_ns if reading.clock == "kernel" else 0,
         )
 
 

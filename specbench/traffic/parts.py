@@ -24,6 +24,7 @@ class Part:
     event_loop: str
     cpu_share: float
     lag_ns: array[int]
+    loop_lag_ns: array[int]
     dispatch_ns: array[int]
     unstamped_reads: int
     clock_error_ns: int
@@ -61,6 +62,7 @@ def most_in_flight(rows: Sequence[RequestRow]) -> int:
 def _client(parts: Sequence[Part], rows: Sequence[RequestRow]) -> ClientFacts:
     lag = np.concatenate([np.asarray(part.lag_ns, dtype=np.int64) for part in parts])
     dispatch = np.concatenate([np.asarray(part.dispatch_ns, dtype=np.int64) for part in parts])
+    loop_lag = np.concatenate([np.asarray(part.loop_lag_ns, dtype=np.int64) for part in parts])
     events = sum(len(row.event_ns) for row in rows)
     merged = sum(row.merged_events for row in rows)
     first_ns = min((row.sent_ns for row in rows), default=0)
@@ -74,6 +76,7 @@ def _client(parts: Sequence[Part], rows: Sequence[RequestRow]) -> ClientFacts:
         lag_p50_s=_quantile_s(lag, 0.5) if lag.size else None,
         lag_p99_s=_quantile_s(lag, 0.99) if lag.size else None,
         lag_max_s=_quantile_s(lag, 1.0) if lag.size else None,
+        loop_lag_p99_s=_quantile_s(loop_lag, 0.99),
         dispatch_p50_s=_quantile_s(dispatch, 0.5),
         dispatch_p95_s=_quantile_s(dispatch, 0.95),
         dispatch_p99_s=_quantile_s(dispatch, 0.99),

@@ -62,7 +62,11 @@ def is_table(path: Path) -> bool:
 
 
 def source_rows(path: Path) -> Iterator[Found]:
-    """Give every row of a source, or what is wrong where it stands."""
+    """Give every row of a source, or what is wrong where it stands.
+
+    Raises:
+        ExperimentError: A compressed file is cut or damaged.
+    """
     if path.is_dir():
         yield from _texts(path)
     elif path.suffix == ".parquet":
@@ -85,9 +89,9 @@ def _json(path: Path) -> Iterator[Found]:
                 if line.strip():
                     yield _row(path, number, line)
     except _CUT as error:
-        yield Problem(
-            f"the compressed file ends or breaks here: {error}", "", f"{path}:{number + 1}"
-        )
+        # What was read until here may be wrong too, so that no row of it is given.
+        said = f"the compressed file is cut or damaged, here or before: {error}"
+        raise ExperimentError([Problem(said, "", f"{path}:{number + 1}")]) from None
 
 
 def _row(path: Path, number: int, line: bytes) -> Found:

@@ -23,6 +23,12 @@ def test_a_single_token_has_no_tpot() -> None:
     assert cells.tpot_s(row(completion_tokens=1)) is None
 
 
+def test_payloads_of_one_read_tell_no_time_between_them() -> None:
+    merged = row(last_payload_ns=100 * MS, event_ns=(100 * MS, 100 * MS), merged_events=1)
+    assert cells.ttft_s(merged) == cells.e2e_s(merged) == pytest.approx(0.1)
+    assert cells.tpot_s(merged) is None
+
+
 def test_a_failed_request_has_no_latency() -> None:
     failed = row(status="stream_error")
     assert (cells.ttft_s(failed), cells.tpot_s(failed), cells.e2e_s(failed)) == (None, None, None)

@@ -3,6 +3,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import json
+import time
 from collections.abc import Callable
 
 import pytest
@@ -112,6 +113,22 @@ def test_a_late_client_is_told_apart_from_a_server_that_is_gone() -> None:
     assert outcomes(driven(busy, 4, concurrency=2))["unavailable"] == "fail"
 
 
+def test_a_loop_that_is_held_up_shows_where_its_reads_merge() -> None:
+    """Events pile up in one read: its last stamp is fresh, and only the timer knows of the stall."""
+
+    async def steady(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read(65536)
+        await asyncio.sleep(0.02)
+        until_ns = time.perf_counter_ns() + 60 * MS
+        while time.perf_counter_ns() < until_ns:
+            pass
+        writer.write(WHOLE)
+
+    window = driven(steady, 1, concurrency=1)
+    assert window.client.loop_lag_p99_s > 0.02
+    assert outcomes(window, client_lag_p99_ms=20)["client_limited"] == "fail"
+
+
 def test_a_server_that_refuses_connections_gives_rows_that_say_so() -> None:
     async def run() -> Window:
         async with serving(answers(WHOLE)) as port:
@@ -194,8 +211,6 @@ def test_an_answer_of_headers_only_ends_at_the_time_out() -> None:
 
 
 def test_the_timer_is_not_early_and_finer_than_a_millisecond() -> None:
-    import time
-
     async def run() -> list[int]:
         loop = asyncio.get_running_loop()
         done: asyncio.Future[None] = loop.create_future()

@@ -58,6 +58,7 @@ def part(*indexes: int, lag: tuple[int, ...], cpu_share: float = 0.1, step: int 
         event_loop="asyncio",
         cpu_share=cpu_share,
         lag_ns=array("q", lag),
+        loop_lag_ns=array("q", [7]),
         dispatch_ns=array("q", [5]),
         unstamped_reads=1,
         clock_error_ns=60,
@@ -74,6 +75,7 @@ def test_parts_merge_as_if_one_process_had_measured_them() -> None:
     assert (most_in_flight(merged.rows), merged.client.reached_in_flight) == (3, 3)
     # The median of all samples, which is not the mean of the medians 2 and 4.
     assert merged.client.lag_p50_s == pytest.approx(3e-9)
+    assert merged.client.loop_lag_p99_s == pytest.approx(7e-9)
     assert merged.client.cpu_share == 0.4
     assert merged.client.unstamped_reads == 2
     assert merged.client.clock_step_s == -7e-9

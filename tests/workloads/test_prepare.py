@@ -231,7 +231,7 @@ def cut(path: Path) -> Path:
         ("c.jsonl", lines, CUSTOM * 3, r"c\.jsonl:3: no valid JSON"),
         ("o.jsonl", lines, OPENAI * 2, r"o\.jsonl:2: no valid JSON"),
         ("d.jsonl", lines, DOCUMENTS, r"d\.jsonl:3: no valid JSON"),
-        ("h.jsonl.gz", gzipped, HUMANEVAL * 2, r"h\.jsonl\.gz:3: the compressed file ends"),
+        ("h.jsonl.gz", gzipped, HUMANEVAL * 2, r"h\.jsonl\.gz:3: the compressed file is cut"),
         ("s.json", array, SHAREGPT, r"s\.json:\d+: no valid JSON: .*begins on line 2"),
     ],
 )
@@ -324,3 +324,16 @@ def test_equal_row_ids_become_prompts_of_their_own(tmp_path: Path) -> None:
     ]
     names = [p.id for p in made(lines(tmp_path / "c.jsonl", rows)).prompts]
     assert names == ["a-b", "a-b-2", "a-b-2-2", "a-b-3"]
+
+
+def test_a_damaged_compressed_file_gives_no_row_even_when_bad_ones_are_left_out(
+    tmp_path: Path,
+) -> None:
+    path = gzipped(tmp_path / "h.jsonl.gz", HUMANEVAL)
+    content = bytearray(path.read_bytes())
+    content[-5] ^= 0xFF
+    path.write_bytes(content)
+    result = run_cli("workload", "prepare", path, "-o", tmp_path / "out.jsonl", "--skip-bad")
+    assert isinstance(result.exception, ExperimentError)
+    assert "cut or damaged" in str(result.exception)
+    assert not (tmp_path / "out.jsonl").exists()
