@@ -94,13 +94,14 @@ class Measuring:
             processes=self._load.processes,
         )
         with self._journal.phase("warm", *where):
-            filled = await self._fill(prompts, wording, asked)
             wave = warm_up_requests(self._load, cell)
             spoken = attrs.evolve(wording, salt=f"{salt}/warm")
             steady = attrs.evolve(asked, arrivals_ns=steady_arrivals_ns(cell, wave))
             warmed = await warm(
                 lambda number: drive(warming(prompts, wave, number, spoken), steady)
             )
+            # Last, so that the warm-up's own prompts push none of them out again.
+            filled = await self._fill(prompts, wording, asked)
         requests = measured(prompts, cell.requests, wording)
         loads = {
             other.concurrency: other.requests
