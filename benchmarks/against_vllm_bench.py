@@ -26,7 +26,9 @@ from pathlib import Path
 import anyio
 import attrs
 
-from specbench.experiment.model import Prompt, Sampling, Timeouts
+from specbench.experiment.load import Timeouts
+from specbench.experiment.model import Sampling
+from specbench.experiment.prompt import Prompt
 from specbench.judge.cells import summarise
 from specbench.traffic.drive import drive
 from specbench.traffic.event_loop import event_loop_options

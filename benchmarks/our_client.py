@@ -16,7 +16,9 @@ import anyio
 import numpy as np
 from reference_server import LONGEST_ID, ReferenceServer, Truth
 
-from specbench.experiment.model import Message, OpenLoad, Prompt, Sampling, Timeouts
+from specbench.experiment.load import OpenLoad, Timeouts
+from specbench.experiment.model import Sampling
+from specbench.experiment.prompt import Message, Prompt
 from specbench.facts import RequestRow, Window
 from specbench.traffic.address import Address
 from specbench.traffic.arrivals import arrivals_ns

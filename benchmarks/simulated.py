@@ -27,7 +27,9 @@ from specbench.engines.simulated.scheduler import Request, Rules, State
 from specbench.engines.simulated.script import BLOCK_TOKENS, blocks, script
 from specbench.engines.simulated.text import Deviation
 from specbench.engines.simulated.virtual import open_loop
-from specbench.experiment.model import Message, Prompt, Sampling, Timeouts
+from specbench.experiment.load import Timeouts
+from specbench.experiment.model import Sampling
+from specbench.experiment.prompt import Message, Prompt
 from specbench.observe.metrics import parse
 from specbench.traffic.drive import drive
 from specbench.traffic.loops import LoadPoint

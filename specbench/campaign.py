@@ -35,6 +35,7 @@ from specbench.planned_cell import PlannedCell
 from specbench.redaction import Redaction, redaction, scrubbed
 from specbench.stopping import Stopping
 from specbench.whole_files import json_text, read_json, write_text
+from specbench.workloads.read import workload_lines
 
 
 def secrets_of(planned: Plan) -> Redaction:
@@ -74,6 +75,10 @@ def prepare(planned: Plan, folder: RunFolder) -> None:
             },
         )
         write_text(folder.path / "provenance.json", folder.redaction.text(origin))
+        for workload in planned.read.workloads:
+            if workload.generated:
+                text = "".join(workload_lines(workload.prompts))
+                write_text(folder.path / workload.path.name, text)
     write_text(folder.path / "plan.json", folder.redaction.text(json_text(plan_facts(planned))))
 
 

@@ -11,10 +11,12 @@ import attrs
 import specbench
 from specbench.artifacts import AttemptFolder
 from specbench.errors import DeploymentError
-from specbench.experiment.model import Prompt, Sampling
+from specbench.experiment.model import Sampling
+from specbench.experiment.prompt import Prompt
 from specbench.facts import Output, RequestRow, Window
 from specbench.journal import Journal
 from specbench.judge.cells import same_prompts
+from specbench.judge.counters import prefix_hit_rate
 from specbench.judge.prompt_reuse import prompt_reuse, runs_of
 from specbench.judge.window import Judged, judge_window
 from specbench.launchers.server import Server
@@ -25,11 +27,13 @@ from specbench.planned_cell import PlannedCell, steady_arrivals_ns, warm_up_requ
 from specbench.stopping import Stopping
 from specbench.traffic.drive import drive
 from specbench.traffic.loops import LoadPoint
-from specbench.traffic.requests import Wording, measured, shuffled, warming
+from specbench.traffic.requests import Wording, cut_short, filling, measured, shuffled, warming
 from specbench.traffic.warmup import warm
 
 OnRow = Callable[[RequestRow], None]
 GREEDY = Sampling(name="greedy")
+FILLING = 8
+"""Requests in flight while a warm prefix cache is filled, which is not measured."""
 
 
 class Measuring:
@@ -56,7 +60,8 @@ class Measuring:
             windows: list[Window] = []
             for concurrency in asked.concurrency:
                 salt = f"{self._run_id}/{attempt.path.name}/capture-{number}-c{concurrency}"
-                requests = measured(prompts, len(prompts), self._wording(server, GREEDY, salt))
+                wording = attrs.evolve(self._wording(server, GREEDY, salt), shared_salt=None)
+                requests = measured(prompts, len(prompts), wording)
                 windows.append(
                     await drive(
                         requests,
@@ -97,6 +102,8 @@ class Measuring:
             warmed = await warm(
                 lambda number: drive(warming(prompts, wave, number, spoken), steady)
             )
+            # Last, so that the warm-up's own prompts push none of them out again.
+            filled = await self._fill(prompts, wording, asked)
         requests = measured(prompts, cell.requests, wording)
         loads = {
             other.concurrency: other.requests
@@ -115,7 +122,7 @@ class Measuring:
             window = await drive(
                 requests, asked, on_row=self._on_row, stop=lambda: self._stopping.asked
             )
-        if len(window.rows) < len(requests):
+        if cut_short(requests, window.rows):
             await self._stopping.end()
         lost: DeploymentError | None = None
         try:
@@ -141,6 +148,7 @@ class Measuring:
                     "loads": loads,
                     "aborted": lost is not None,
                     "warmup": attrs.asdict(warmed),
+                    "filled": filled,
                     "settled": settled,
                     "sampler": attrs.asdict(sampler.cost()),
                     "specbench": specbench.__version__,
@@ -158,14 +166,26 @@ class Measuring:
             expected=deployment.arm.expected,
             counting=deployment.arm.counting,
             required=self._plan.read.experiment.gates,
+            prefix_cache=self._plan.read.experiment.prefix_cache,
             more=tuple(filter(None, [same_prompts(loads, len(prompts))])),
         )
         self._journal.note("cell", attempt.path.name, _told(judged), cell.name)
         if lost is not None:
             raise lost
 
+    async def _fill(
+        self, prompts: Sequence[Prompt], wording: Wording, asked: LoadPoint
+    ) -> int | None:
+        """Fill a prefix cache that is to be warm, and give the prompts that succeeded."""
+        if wording.shared_salt is None:
+            return None
+        requests = filling(prompts, attrs.evolve(wording, salt=f"{wording.salt}/fill"))
+        point = attrs.evolve(asked, concurrency=FILLING, arrivals_ns=(), processes=1)
+        return sum(row.status == "ok" for row in (await drive(requests, point)).rows)
+
     def _wording(self, server: Server, sampling: Sampling, salt: str) -> Wording:
         engine, parts = self._plan.engine, urlsplit(server.base_url)
+        warm_cache = self._plan.read.experiment.prefix_cache == "warm"
         return Wording(
             host=parts.netloc,
             path=parts.path + engine.chat_path,
@@ -173,6 +193,8 @@ class Measuring:
             headers=server.headers,
             sampling=sampling,
             salt=salt,
+            # Of this deployment: another launch of a server begins with an empty cache anyway.
+            shared_salt=salt.rpartition("/")[0] if warm_cache else None,
         )
 
 
@@ -201,6 +223,7 @@ def _told(judged: Judged) -> dict[str, Any]:
         "output_throughput": judged.summary.output_throughput,
         "tpot_p50_s": judged.summary.tpot_p50_s,
         "ttft_p50_s": judged.summary.ttft_p50_s,
+        "prefix_hit_rate": prefix_hit_rate(judged.delta) if judged.delta else None,
         "acceptance_rate": judged.ratios.acceptance_rate if judged.ratios else None,
         "rejected": "; ".join(failed),
     }

@@ -21,6 +21,7 @@ from specbench.experiment.model import (
     AttachedServer,
     AttachLauncher,
     Experiment,
+    Target,
 )
 from specbench.experiment.read import ReadExperiment
 from specbench.experiment.rules import known_refusals, require_comparison
@@ -229,7 +230,7 @@ def _with_twins(
                 name=found.name,
                 role="equalised",
                 command=engine.command(
-                    read.experiment.target, found.launch, _python(read.experiment)
+                    _target(read.experiment, engine), found.launch, _python(read.experiment)
                 ),
                 expected=attrs.evolve(baseline.expected, properties=properties),
                 confounds=(),
@@ -256,9 +257,17 @@ def _python(experiment: Experiment) -> str:
     return experiment.launcher.python or sys.executable
 
 
+def _target(experiment: Experiment, engine: Engine) -> Target:
+    """Give the target as it is launched: without a prefix cache where that is the policy."""
+    target = experiment.target
+    if experiment.prefix_cache != "off":
+        return target
+    return attrs.evolve(target, flags={**target.flags, **engine.without_prefix_cache})
+
+
 def _planned_arm(read: ReadExperiment, engine: Engine, arm: Arm, method: Method[Any]) -> PlannedArm:
     experiment = read.experiment
-    options, target = arm.options, experiment.target
+    options, target = arm.options, _target(experiment, engine)
     expected = method.expected(options, target)
     properties = {"tensor_parallel": str(target.tensor_parallel), **expected.properties}
     return PlannedArm(

@@ -7,7 +7,8 @@ from collections.abc import Iterator
 
 import attrs
 
-from specbench.experiment.model import ClosedLoad, Load, Sampling
+from specbench.experiment.load import ClosedLoad, Load
+from specbench.experiment.model import Sampling
 from specbench.experiment.read import ReadExperiment
 from specbench.traffic.arrivals import arrivals_ns
 from specbench.units import NS_PER_S
@@ -108,9 +109,9 @@ def largest_load(read: ReadExperiment) -> tuple[int, float]:
 
 
 def mean_max_tokens(read: ReadExperiment, stratum: str) -> float:
-    """Give the mean cap of the outputs of a stratum."""
+    """Give the mean cap of a stratum's prompts, the turns of a conversation together."""
     prompts = read.prompts(stratum)
-    return sum(prompt.max_tokens for prompt in prompts) / len(prompts)
+    return sum(prompt.max_tokens * (len(prompt.turns) or 1) for prompt in prompts) / len(prompts)
 
 
 def warm_up_requests(load: Load, cell: PlannedCell) -> int:

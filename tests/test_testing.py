@@ -15,7 +15,8 @@ import attrs
 import pytest
 
 from specbench.errors import DeploymentError, Problem
-from specbench.experiment.model import Target, said
+from specbench.experiment.model import Target
+from specbench.experiment.said import said
 from specbench.methods import Confound, Counting, Expected, Launch, Method
 from specbench.testing import SimulatedServer, check_method, simulated_server
 from tests.conftest import ROOT

@@ -8,7 +8,8 @@ from typing import Any, Literal
 import attrs
 
 from specbench import Confound, Counting, Expected, Launch, Method, hookimpl
-from specbench.experiment.model import Target, said
+from specbench.experiment.model import Target
+from specbench.experiment.said import said
 
 
 @attrs.frozen(kw_only=True)

@@ -9,7 +9,8 @@ import attrs
 
 from specbench import Confound, Counting, Expected, Launch, Method, hookimpl
 from specbench.errors import Problem
-from specbench.experiment.model import Target, said
+from specbench.experiment.model import Target
+from specbench.experiment.said import said
 from specbench.methods import release
 
 FIRST, ON_V2, WITH_ASYNC = (0, 23), (0, 32), (0, 33)

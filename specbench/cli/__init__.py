@@ -16,6 +16,7 @@ from specbench.cli import (
     running,
     simulating,
     starting,
+    workloads,
 )
 
 INTERRUPTED = 130
@@ -77,7 +78,7 @@ for command in (
     asking.report,
     describing.methods,
     describing.schema_command,
-    describing.workload,
+    workloads.workload,
 ):
     cli.add_command(command)
 

@@ -1,9 +1,8 @@
-"""Commands that describe: methods, schemas, workloads."""
+"""Commands that describe: methods and schemas."""
 
 from __future__ import annotations
 
 import json
-from pathlib import Path
 
 import click
 
@@ -29,22 +28,3 @@ def methods() -> None:
     for name, loaded in installed_methods().items():
         options = ", ".join(field.name for field in attrs.fields(loaded.method.options)) or "-"
         click.echo(f"{name:<14} {loaded.distribution} {loaded.version:<8} {options}")
-
-
-@click.group()
-def workload() -> None:
-    """Prompt files."""
-
-
-@workload.command()
-@click.argument("file", type=click.Path(path_type=Path))
-def validate(file: Path) -> None:
-    """Check every line of FILE and print its digest."""
-    from collections import Counter
-
-    from specbench.workloads.read import read_workload
-
-    content = read_workload(file)
-    for stratum, count in Counter(prompt.stratum for prompt in content.prompts).items():
-        click.echo(f"{stratum:<20} {count} prompts")
-    click.echo(f"sha256 {content.sha256}")

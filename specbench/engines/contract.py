@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import attrs
 
 from specbench.errors import Problem
-from specbench.experiment.model import Target
+from specbench.experiment.model import Flag, Target
 from specbench.facts import Cause, CounterNames, Fact, LogPattern
 from specbench.methods import Command, Launch
 
@@ -39,6 +39,8 @@ class Engine(ABC):
     """Where a running server tells its resolved configuration."""
     metrics_path = "/metrics"
     chat_path = "/v1/chat/completions"
+    without_prefix_cache: ClassVar[Mapping[str, Flag]] = {}
+    """Flags that serve without a prefix cache; empty for an engine that has none."""
 
     def per_request_metrics(self, target: Target) -> Launch | None:  # noqa: ARG002
         """Give how a speculative server tells the acceptance of each request; None if not."""

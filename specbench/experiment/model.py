@@ -11,17 +11,16 @@ from typing import Any, Literal
 
 import attrs
 
+from specbench.experiment.load import Load
+from specbench.experiment.said import said
+
 NAME_PATTERN = r"^[a-z0-9_-][a-z0-9._-]{0,59}$"
 """Names make folders. One that starts with a dot would be a draft's."""
 REPEAT_SUFFIX = "-repeat"
 """Ends the name of the baseline's repeat, which the plan derives for the noise floor."""
 
+PrefixCache = Literal["cell", "off", "warm"]
 Flag = str | int | float | bool | tuple[str | int | float, ...]
-
-
-def said(text: str, **limits: Any) -> dict[str, Any]:
-    """Give a field its help sentence and JSON Schema limits, such as `minimum=1`."""
-    return {"help": text, "limits": limits}
 
 
 @attrs.frozen(kw_only=True)
@@ -143,6 +142,31 @@ class WorkloadFile:
 
 
 @attrs.frozen(kw_only=True)
+class GeneratedWorkload:
+    """A prompt set that is generated from a seed, and written into the run folder."""
+
+    generate: Literal["summarize-long"] = attrs.field(
+        metadata=said("What is generated: long reports, and the request to summarise them.")
+    )
+    seed: int = attrs.field(metadata=said("Seed of the texts.", minimum=0))
+    tokens: tuple[int, ...] = attrs.field(
+        default=(16_000, 64_000),
+        metadata=said(
+            "Least and most tokens of a prompt, estimated at 4 characters each.",
+            minItems=2,
+            maxItems=2,
+        ),
+    )
+    prompts: int = attrs.field(default=8, metadata=said("How many.", minimum=1, maximum=10_000))
+    max_tokens: int = attrs.field(
+        default=512, metadata=said("Cap of every output, in tokens.", minimum=1)
+    )
+
+
+Workload = WorkloadFile | GeneratedWorkload
+
+
+@attrs.frozen(kw_only=True)
 class Sampling:
     """Named request settings. Two samplings are never pooled."""
 
@@ -155,103 +179,16 @@ class Sampling:
         default=None, metadata=said("Nucleus size.", exclusiveMinimum=0, maximum=1)
     )
     top_k: int | None = attrs.field(default=None, metadata=said("Candidates kept.", minimum=1))
-    seed: int | None = attrs.field(default=None, metadata=said("Seed sent with every request."))
+    seed: int | None = attrs.field(
+        default=None,
+        metadata=said("Each request sends a seed made from it: the same in every arm."),
+    )
+    thinking: bool | None = attrs.field(
+        default=None,
+        metadata=said("Thinking on or off, by chat_template_kwargs. The template's own default."),
+    )
     ignore_eos: bool = attrs.field(
         default=False, metadata=said("Generate to the cap. Outputs are then not natural text.")
-    )
-
-
-@attrs.frozen(kw_only=True)
-class ClosedLoad:
-    """A constant number of requests in flight."""
-
-    concurrency: tuple[int, ...] = attrs.field(
-        metadata=said("Load points: requests in flight.", minItems=1, uniqueItems=True)
-    )
-    requests: Mapping[int, int] = attrs.field(
-        factory=dict,
-        metadata=said(
-            "Requests of a cell by concurrency. Default: whole passes over the stratum's prompts, "
-            "at least max(64, 10 x concurrency)."
-        ),
-    )
-    repeat: bool = attrs.field(
-        default=False,
-        metadata=said("Allow a prompt to be sent again when requests are no whole passes."),
-    )
-    warmup: int = attrs.field(
-        default=0, metadata=said("Least requests of a warm-up wave; never under 2 x concurrency.")
-    )
-
-
-@attrs.frozen(kw_only=True)
-class OpenLoad:
-    """Requests that arrive whether or not earlier ones are answered."""
-
-    rate: tuple[float, ...] = attrs.field(
-        default=(),
-        metadata=said("Load points: mean requests a second.", uniqueItems=True),
-    )
-    arrivals: Literal["poisson", "gamma", "constant", "trace"] = attrs.field(
-        default="poisson",
-        metadata=said("Distribution of the gaps between arrivals, or instants from a trace."),
-    )
-    variation: float = attrs.field(
-        default=2.0,
-        metadata=said(
-            "Coefficient of variation of gamma gaps; 1 is poisson, more comes in bursts.",
-            exclusiveMinimum=0,
-        ),
-    )
-    trace: str | None = attrs.field(
-        default=None,
-        metadata=said("File of arrival instants, seconds from the start, one a line, for trace."),
-    )
-    duration_s: float | None = attrs.field(
-        default=None, metadata=said("Length of the schedule.", exclusiveMinimum=0)
-    )
-    requests: int | None = attrs.field(
-        default=None, metadata=said("Arrivals of a cell, instead of a duration.", minimum=2)
-    )
-    max_in_flight: int = attrs.field(
-        default=4096,
-        metadata=said("Most connections. A request that finds none free waits, and is late."),
-    )
-    warmup: int = attrs.field(default=0, metadata=said("Least requests of a warm-up wave."))
-
-
-@attrs.frozen(kw_only=True)
-class Timeouts:
-    """How long a request may take, by its phase. One that takes longer has failed."""
-
-    connect_s: float = attrs.field(
-        default=30.0, metadata=said("Longest opening of a connection.", exclusiveMinimum=0)
-    )
-    first_event_s: float | None = attrs.field(
-        default=None, metadata=said("Longest wait for a first event.", exclusiveMinimum=0)
-    )
-    between_events_s: float | None = attrs.field(
-        default=None, metadata=said("Longest silence between two events.", exclusiveMinimum=0)
-    )
-    request_s: float = attrs.field(
-        default=600.0, metadata=said("Longest whole request.", exclusiveMinimum=0)
-    )
-
-
-@attrs.frozen(kw_only=True)
-class Load:
-    """How requests arrive. An experiment holds one kind."""
-
-    closed: ClosedLoad | None = attrs.field(
-        default=None, metadata=said("Closed loop: so many requests in flight.")
-    )
-    open: OpenLoad | None = attrs.field(
-        default=None, metadata=said("Open loop: so many requests a second.")
-    )
-    timeouts: Timeouts = attrs.field(factory=Timeouts, metadata=said("Limits of each request."))
-    processes: int = attrs.field(
-        default=1,
-        metadata=said("Client processes, for loads past one core.", minimum=1, maximum=256),
     )
 
 
@@ -354,14 +291,19 @@ class Experiment:
     arms: tuple[Arm, ...] = attrs.field(
         metadata=said("Methods with options; a list sweeps an option.", minItems=1)
     )
-    workloads: tuple[WorkloadFile, ...] = attrs.field(metadata=said("Prompt sets.", minItems=1))
+    workloads: tuple[Workload, ...] = attrs.field(
+        metadata=said("Prompt sets: a file, or what is generated.", minItems=1)
+    )
     sampling: tuple[Sampling, ...] = attrs.field(
         default=(Sampling(name="greedy"),), metadata=said("Request settings.", minItems=1)
     )
     load: Load = attrs.field(metadata=said("How requests arrive."))
-    prefix_cache: Literal["cell"] = attrs.field(
+    prefix_cache: PrefixCache = attrs.field(
         default="cell",
-        metadata=said("cell: every request is salted, so that no cell warms another."),
+        metadata=said(
+            "cell: requests are salted, so that no cell or pass warms another. off: servers are "
+            "launched without one. warm: every prompt of a cell was sent before its window."
+        ),
     )
     design: Design = attrs.field(factory=Design, metadata=said("Repeats and order."))
     correctness: Correctness | None = attrs.field(
@@ -386,25 +328,3 @@ class Experiment:
     def baseline(self) -> Arm:
         """Give the arm that effects compare with. Reading made sure that there is exactly one."""
         return next(arm for arm in self.arms if arm.method == "baseline")
-
-
-@attrs.frozen(kw_only=True)
-class Message:
-    """One turn of a prompt."""
-
-    role: Literal["system", "user", "assistant"] = attrs.field(metadata=said("Who speaks."))
-    content: str = attrs.field(metadata=said("What is said.", minLength=1))
-
-
-@attrs.frozen(kw_only=True)
-class Prompt:
-    """A line of a workload file."""
-
-    id: str = attrs.field(metadata=said("Unique in the file.", pattern=NAME_PATTERN))
-    stratum: str = attrs.field(
-        metadata=said("The part of the workload that is analysed on its own.", pattern=NAME_PATTERN)
-    )
-    messages: tuple[Message, ...] = attrs.field(metadata=said("The prompt.", minItems=1))
-    max_tokens: int = attrs.field(metadata=said("Cap of the output, in tokens.", minimum=1))
-    source: str = attrs.field(metadata=said("Where the text comes from.", minLength=1))
-    licence: str = attrs.field(metadata=said("SPDX licence of the text.", minLength=1))

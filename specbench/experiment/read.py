@@ -20,11 +20,13 @@ from specbench.experiment.model import (
     AttachLauncher,
     Experiment,
     Flag,
+    GeneratedWorkload,
     Launcher,
     LocalLauncher,
-    Prompt,
+    Workload,
     WorkloadFile,
 )
+from specbench.experiment.prompt import Prompt
 from specbench.experiment.rules import (
     Placed,
     cell_name_problems,
@@ -37,6 +39,7 @@ from specbench.experiment.sweep import unfold
 from specbench.experiment.yaml_text import Document, ValuePath, parse
 from specbench.methods import Method
 from specbench.workloads.arrival_trace import read_trace
+from specbench.workloads.generate import LEAST_GENERATED, generated
 from specbench.workloads.read import WorkloadContent, digest, read_workload
 
 _VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
@@ -151,14 +154,18 @@ def converter() -> cattrs.Converter:
         kind = AttachLauncher if value.get("kind") == "attach" else LocalLauncher
         return result.structure(value, kind)
 
+    def workload(value: Any, _: object) -> Any:
+        return result.structure(value, GeneratedWorkload if "generate" in value else WorkloadFile)
+
     result.register_structure_hook_func(lambda hint: hint == Flag, flag)
+    result.register_structure_hook_func(lambda hint: hint == Workload, workload)
     result.register_structure_hook_func(lambda hint: hint == Launcher, launcher)
     return result
 
 
-def _capped(content: WorkloadContent, asked: WorkloadFile) -> WorkloadContent:
+def _capped(content: WorkloadContent, asked: Workload) -> WorkloadContent:
     """Give a workload with the experiment's own cap, where it has one, and the digest of that."""
-    if asked.max_tokens is None:
+    if asked.max_tokens is None or isinstance(asked, GeneratedWorkload):
         return content
     cap = asked.max_tokens
     prompts = tuple(attrs.evolve(prompt, max_tokens=cap) for prompt in content.prompts)
@@ -238,23 +245,33 @@ def _arms(
 
 def _contents(folder: Path, experiment: Experiment) -> tuple[list[WorkloadContent], list[Placed]]:
     """Read the workloads in their order, the one of the captures last."""
-    named: list[tuple[ValuePath, str, str | None]] = [
-        (("workloads", place), workload.path, workload.sha256)
-        for place, workload in enumerate(experiment.workloads)
+    named: list[tuple[ValuePath, Workload]] = [
+        (("workloads", place), workload) for place, workload in enumerate(experiment.workloads)
     ]
     if experiment.correctness:
-        named.append((("correctness", "workload"), experiment.correctness.workload, None))
+        captured = WorkloadFile(path=experiment.correctness.workload)
+        named.append((("correctness", "workload"), captured))
     contents: list[WorkloadContent] = []
     problems: list[Placed] = []
-    for at, name, wanted in named:
+    for at, asked in named:
+        if isinstance(asked, GeneratedWorkload):
+            if asked.tokens[0] > asked.tokens[1] or asked.tokens[0] < LEAST_GENERATED:
+                said = f"tokens {list(asked.tokens)} are no range from {LEAST_GENERATED} up"
+                problems.append(((*at, "tokens"), Problem(said, "write [16000, 64000]")))
+                continue
+            contents.append(generated(asked))
+            continue
         try:
-            content = read_workload(folder / name)
+            content = read_workload(folder / asked.path)
         except ExperimentError as error:
             problems += [(at, problem) for problem in error.problems]
             continue
         contents.append(content)
-        if wanted and wanted != content.sha256:
-            said = f"workload {name} has digest {content.sha256}, not {wanted}"
+        if at[0] == "correctness" and any(prompt.turns for prompt in content.prompts):
+            said = f"workload {asked.path} has turns: captures compare single answers"
+            problems.append((at, Problem(said, "write earlier turns as messages")))
+        if asked.sha256 and asked.sha256 != content.sha256:
+            said = f"workload {asked.path} has digest {content.sha256}, not {asked.sha256}"
             hint = "its prompts changed: take the new digest, or the old file"
             problems.append((at, Problem(said, hint)))
     return contents, problems

@@ -11,15 +11,13 @@ import attrs
 
 from specbench.engines import ENGINES
 from specbench.errors import ExperimentError, Problem
+from specbench.experiment.load import ClosedLoad, Load, OpenLoad
 from specbench.experiment.model import (
     NAME_PATTERN,
     REPEAT_SUFFIX,
     Arm,
     AttachLauncher,
-    ClosedLoad,
     Experiment,
-    Load,
-    OpenLoad,
     Target,
 )
 from specbench.experiment.yaml_text import ValuePath
@@ -57,6 +55,7 @@ def rule_problems(
         problem = Problem(f"{said} tells no acceptance of single requests", "leave it out")
         yield ("per_request_metrics",), problem
     yield from _load_problems(experiment.load)
+    yield from _prefix_cache_problems(experiment)
     if isinstance(experiment.launcher, AttachLauncher):
         yield from _attached_problems(experiment, experiment.launcher)
 
@@ -169,6 +168,16 @@ def _problems_of(arm: Arm, method: Method[Any], target: Target) -> tuple[Problem
     launch = method.launch(arm.options, target)
     of_engine = ENGINES[target.engine].check(target, launch)
     return (*method.check(arm.options, target), *of_engine)
+
+
+def _prefix_cache_problems(experiment: Experiment) -> Iterator[Placed]:
+    """Give flags of the target that say something else than the policy."""
+    flags, policy = experiment.target.flags, experiment.prefix_cache
+    for flag, off in ENGINES[experiment.target.engine].without_prefix_cache.items():
+        if flag in flags and (flags[flag] == off) != (policy == "off"):
+            said = f"flag {flag!r} is {flags[flag]}, and prefix_cache is {policy!r}"
+            at: ValuePath = ("target", "flags", flag)
+            yield at, Problem(said, "leave the flag out: prefix_cache: off sets it")
 
 
 def _load_problems(load: Load) -> Iterator[Placed]:

@@ -12,7 +12,8 @@ from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 import attrs
 
-from specbench.experiment.model import NAME_PATTERN, Arm, Experiment, Prompt
+from specbench.experiment.model import NAME_PATTERN, Arm, Experiment
+from specbench.experiment.prompt import Prompt
 from specbench.methods import Method
 
 Schema = dict[str, Any]
@@ -37,7 +38,9 @@ def experiment_schema(methods: Mapping[str, Method[Any]]) -> Schema:
 
 def workload_schema() -> Schema:
     """Give the schema of one line of a workload file."""
-    return {"$schema": DIALECT, "title": "specbench workload line", **_class_schema(Prompt)}
+    prompt = {"anyOf": [{"required": ["messages"]}, {"required": ["turns"]}]}
+    line = _class_schema(Prompt) | prompt
+    return {"$schema": DIALECT, "title": "specbench workload line", **line}
 
 
 def is_list_option(option: attrs.Attribute[Any], options: type) -> bool:
@@ -89,7 +92,9 @@ def _type_schema(hint: object) -> Schema:
 
 def _union_schema(alternatives: tuple[object, ...]) -> Schema:
     if all(isinstance(part, type) and attrs.has(part) for part in alternatives):
-        return _tagged_schema(alternatives)
+        schemas = [_class_schema(part) for part in alternatives]  # type: ignore[arg-type]  # as asked
+        kinds = all("kind" in schema["properties"] for schema in schemas)
+        return _tagged_schema(schemas) if kinds else _keyed_schema(*schemas)
     names: list[str] = []
     rest: Schema = {}
     for part in alternatives:
@@ -99,12 +104,17 @@ def _union_schema(alternatives: tuple[object, ...]) -> Schema:
     return {"type": names, **rest}
 
 
-def _tagged_schema(alternatives: tuple[object, ...]) -> Schema:
+def _keyed_schema(usual: Schema, other: Schema) -> Schema:
+    """Give two classes told apart by the other's first field."""
+    key = next(iter(other["properties"]))
+    return {"type": "object", "if": {"required": [key]}, "then": other, "else": usual}
+
+
+def _tagged_schema(schemas: list[Schema]) -> Schema:
     """Give classes told apart by `kind`: the one with a default stands for an absent tag, too."""
     kinds: list[str] = []
     branches: list[Schema] = []
-    for part in alternatives:
-        schema = _class_schema(part)  # type: ignore[arg-type]  # checked by the caller
+    for schema in schemas:
         (kind,) = schema["properties"]["kind"]["enum"]
         kinds.append(kind)
         tag: Schema = {"properties": {"kind": {"const": kind}}}

@@ -177,7 +177,9 @@ def _achieved_rate(rows: Sequence[RequestRow], required: Gates) -> Verdict:
     """Rule whether an open load was sent as fast as it was scheduled."""
     scheduled = [row.scheduled_ns for row in rows if row.scheduled_ns is not None]
     asked_ns = max(scheduled) - min(scheduled) if scheduled else 0
-    sent_ns = max(row.sent_ns for row in rows) - min(row.sent_ns for row in rows)
+    # Later turns of conversations have no schedule: they follow their answers.
+    sends = [row.sent_ns for row in rows if row.scheduled_ns is not None]
+    sent_ns = max(sends) - min(sends) if sends else 0
     share = asked_ns / sent_ns if sent_ns else 0.0
     return Verdict(
         gate="achieved_rate",

@@ -10,12 +10,14 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 
+from specbench.experiment.model import PrefixCache
 from specbench.facts import (
     Acceptance,
     AcceptanceSummary,
     CounterDelta,
     CounterNames,
     CounterSnapshot,
+    Outcome,
     RequestRow,
     Verdict,
 )
@@ -218,6 +220,39 @@ def kept_time(
             if share > most_late
             else ""
         ),
+    )
+
+
+def prefix_hit_rate(delta: CounterDelta) -> float | None:
+    """Give prefix hits / prompt tokens looked up; None where the server looked nothing up."""
+    if delta.prefix_hits is None or not delta.prefix_queries:
+        return None
+    return delta.prefix_hits / delta.prefix_queries
+
+
+def prefix_reuse(delta: CounterDelta, policy: PrefixCache) -> Verdict:
+    """Rule whether the prefix cache was what the experiment asked for."""
+    rate = prefix_hit_rate(delta)
+    outcome: Outcome = "pass"
+    advice = ""
+    if policy == "off" and delta.prefix_hits:
+        outcome, advice = "fail", "the server was launched with a prefix cache"
+    elif policy == "warm" and rate is None:
+        outcome, advice = "undecided", "the server states no look-ups: has it a prefix cache?"
+    elif policy == "warm" and not delta.prefix_hits:
+        outcome, advice = "undecided", "prompts shorter than a block, or a cache too small for them"
+    return Verdict(
+        gate="prefix_reuse",
+        outcome=outcome,
+        observed="no look-ups"
+        if rate is None
+        else f"{rate:.2%} of {delta.prefix_queries} prompt tokens were in the prefix cache",
+        required={
+            "cell": "whatever the prompts of one pass share",
+            "off": "none",
+            "warm": "some: every prompt was sent before",
+        }[policy],
+        advice=advice,
     )
 
 

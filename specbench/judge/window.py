@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import attrs
 
 from specbench.client_facts import ClientFacts
-from specbench.experiment.model import Gates
+from specbench.experiment.model import Gates, PrefixCache
 from specbench.facts import (
     Acceptance,
     AcceptanceSummary,
@@ -58,6 +58,7 @@ def judge_window(
     expected: Expected,
     counting: Counting | None,
     required: Gates,
+    prefix_cache: PrefixCache = "cell",
     more: Sequence[Verdict] = (),
 ) -> Judged:
     """Give numbers and verdicts of one window. `more` are rulings made elsewhere on the cell.
@@ -87,6 +88,7 @@ def judge_window(
             server_clock.agreement(before, after, names, rows),
         )
         verdicts += [verdict for verdict in timed if verdict is not None]
+        verdicts.append(counters.prefix_reuse(delta, prefix_cache))
         acceptance = counters.acceptance(delta)
         complete = summary.successes == summary.requests
         server = server_side(

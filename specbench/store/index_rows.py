@@ -13,6 +13,7 @@ import attrs
 import specbench
 from specbench.analysis.effects import Effect
 from specbench.judge import cells as cell_rules
+from specbench.judge.counters import prefix_hit_rate
 from specbench.judge.samples import clock_verdicts
 from specbench.store.comparisons import Comparison
 from specbench.store.judged_run import JudgedCell, JudgedDeployment, JudgedRun
@@ -123,6 +124,7 @@ def cell_row(item: JudgedDeployment, cell: JudgedCell) -> Row:
             name: getattr(judged.delta, name)
             for name in ("preemptions", "prefix_queries", "prefix_hits")
         }
+        row["prefix_hit_rate"] = prefix_hit_rate(judged.delta)
     if judged.server:
         row |= attrs.asdict(judged.server)
     if judged.acceptance:

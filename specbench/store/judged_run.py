@@ -148,6 +148,7 @@ def _cells(
             expected=expected,
             counting=counting,
             required=required,
+            prefix_cache=run.experiment.get("prefix_cache", "cell"),
             more=_same_prompts(run, facts),
         )
         yield JudgedCell(

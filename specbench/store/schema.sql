@@ -123,6 +123,7 @@ create table cells (
     preemptions            bigint,
     prefix_queries         bigint,
     prefix_hits            bigint,
+    prefix_hit_rate        double,
     engine_steps           bigint,
     realised_batch         double,
     step_s                 double,
@@ -173,6 +174,7 @@ comment on column cells.acceptance_length is '1 + accepted / drafts.';
 comment on column cells.acceptance_by_position is 'Accepted at position i / drafts; sums to acceptance_length - 1.';
 comment on column cells.tokens_per_step is 'T / (T - accepted) over completion tokens T: bounds the gain where steps may go undrafted.';
 comment on column cells.prefix_hits is 'Prompt tokens found in the prefix cache, of prefix_queries asked for.';
+comment on column cells.prefix_hit_rate is 'Prefix hits / prompt tokens looked up in the window; null where nothing was looked up.';
 comment on column cells.engine_steps is 'Engine steps that produced output, drafted or not; null where the server has no such histogram.';
 comment on column cells.realised_batch is '(generated - accepted tokens) / engine steps: sequences that a step advanced, at least.';
 comment on column cells.step_s is 'Window seconds a step of one engine. Compare it at equal realised batch only: view step_costs.';

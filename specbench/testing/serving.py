@@ -17,7 +17,9 @@ from anyio.from_thread import BlockingPortal, start_blocking_portal
 
 from specbench.engines import ENGINES
 from specbench.errors import DeploymentError
-from specbench.experiment.model import Flag, Gates, Message, Prompt, Sampling, Target, Timeouts
+from specbench.experiment.load import Timeouts
+from specbench.experiment.model import Flag, Gates, Sampling, Target
+from specbench.experiment.prompt import Message, Prompt
 from specbench.facts import Audit, Cause, CounterSnapshot, RequestRow, Window
 from specbench.judge.window import Judged, judge_window
 from specbench.launchers.local import serving

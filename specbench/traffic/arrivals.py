@@ -10,7 +10,7 @@ import itertools
 import random
 from collections.abc import Callable, Iterator, Sequence
 
-from specbench.experiment.model import OpenLoad
+from specbench.experiment.load import OpenLoad
 from specbench.units import NS_PER_S
 
 

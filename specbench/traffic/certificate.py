@@ -18,7 +18,9 @@ from anyio.streams.text import TextReceiveStream
 
 import specbench
 from specbench.client_facts import Certificate
-from specbench.experiment.model import Message, Prompt, Sampling, Timeouts
+from specbench.experiment.load import Timeouts
+from specbench.experiment.model import Sampling
+from specbench.experiment.prompt import Message, Prompt
 from specbench.facts import Output, RequestRow, Window
 from specbench.traffic.drive import drive
 from specbench.traffic.loops import LoadPoint

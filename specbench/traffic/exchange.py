@@ -46,6 +46,8 @@ class Exchange:
     """Reads have stamps of their own, so events of one stamp came in one read."""
     text: bytearray = attrs.field(factory=bytearray)
     """UTF-8: a string for each event would take ten times the memory."""
+    answer_from: int = 0
+    """Where in the text the content begins: after reasoning and tool calls."""
     token_ids: array[int] | None = None
 
     def take_all(self, events: Sequence[Event], stamps_ns: Sequence[int]) -> None:
@@ -72,7 +74,7 @@ class Exchange:
             self.take(event, stamp_ns)
             last_ns = stamp_ns
 
-    def take(self, event: Event, stamp_ns: int) -> None:  # noqa: C901 - once an event: a call costs as much as its branches
+    def take(self, event: Event, stamp_ns: int) -> None:  # noqa: C901, PLR0912 - once an event: a call costs as much as its branches
         """Take one event in."""
         self.last_event_ns = stamp_ns
         if self.first_event_ns is None:
@@ -88,6 +90,8 @@ class Exchange:
             self.event_tokens.append(None if ids is None else len(ids))
             if said:
                 self.text += said.encode()
+                if delta is not None and not delta.content:
+                    self.answer_from = len(self.text)
             if said or finish:
                 self.last_payload_ns = stamp_ns
             if self.first_payload_ns is None and said:
@@ -124,6 +128,10 @@ class Exchange:
         self.ended_ns = ended_ns
         self.on_done(self)
 
+    def answer(self) -> str | None:
+        """Give what a next turn builds on, without reasoning; None when the request failed."""
+        return None if self.failure else self.text[self.answer_from :].decode()
+
     def row(self) -> RequestRow:
         """Give the finished row."""
         status, error = self.failure or ("ok", None)
@@ -133,6 +141,7 @@ class Exchange:
             index=self.request.index,
             prompt_id=self.request.prompt_id,
             pass_index=self.request.pass_index,
+            turn=self.request.turn,
             scheduled_ns=self.scheduled_ns,
             called_ns=self.called_ns,
             sent_ns=self.sent_ns,

@@ -20,13 +20,13 @@ import anyio
 import attrs
 from anyio.abc import TaskGroup
 
-from specbench.experiment.model import Timeouts
+from specbench.experiment.load import Timeouts
 from specbench.facts import RequestRow
 from specbench.traffic.absolute_timer import AbsoluteTimer
 from specbench.traffic.address import Address
 from specbench.traffic.exchange import Exchange
 from specbench.traffic.parts import Part
-from specbench.traffic.requests import TimedRequest
+from specbench.traffic.requests import TimedRequest, following
 from specbench.traffic.stream import Connection, Reading, connection, usable_clock
 from specbench.units import NS_PER_S, seconds
 
@@ -192,7 +192,14 @@ class Drive(ABC):
             return
         self._in_flight -= 1
         self._finished.append(exchange)
-        self._freed(one, exchange.ended_ns)
+        # A conversation keeps its connection. The next turn's bytes can only be made now: after the
+        # last stamp of this response, and before the send() that the next one's times start at.
+        answered = exchange.request.talk is not None and not self._stop()
+        more = following(exchange.request, exchange.answer()) if answered else None
+        if more is not None:
+            self._start(one, more, exchange.ended_ns, None)
+        else:
+            self._freed(one, exchange.ended_ns)
         if self._on_row is not None:
             self._on_row(exchange.row())
         if self._is_done():

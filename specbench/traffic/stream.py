@@ -22,7 +22,7 @@ import attrs
 import httptools
 
 from specbench.client_facts import ClockKind
-from specbench.experiment.model import Timeouts
+from specbench.experiment.load import Timeouts
 from specbench.traffic.address import Address
 from specbench.traffic.exchange import Exchange
 from specbench.traffic.kernel_clock import (

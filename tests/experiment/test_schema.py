@@ -8,7 +8,7 @@ import attrs
 import jsonschema
 import pytest
 
-from specbench.experiment.model import said
+from specbench.experiment.said import said
 from specbench.experiment.schema import experiment_schema, workload_schema
 from specbench.experiment.sweep import unfold
 from specbench.methods import Method

@@ -140,3 +140,13 @@ def test_load_points_with_other_prompts_are_flagged() -> None:
     assert verdict.outcome == "undecided"
     assert "4 at c=1, 20 at c=8" in verdict.observed
     assert cells.same_prompts({1: 20, 8: 40}, 20) is None
+
+
+def test_later_turns_are_no_part_of_the_rate_of_an_open_load() -> None:
+    second = 1_000_000_000
+    rows = [row(n, scheduled_ns=n * second, sent_ns=n * second) for n in range(5)]
+    # A conversation that goes on long after the last arrival.
+    rows.append(row(5, turn=1, scheduled_ns=None, sent_ns=60 * second))
+    _, rate = cells.gates(rows, None, Gates())
+    assert (rate.gate, rate.outcome) == ("achieved_rate", "pass")
+    assert rate.observed.startswith("1.0000")

@@ -258,3 +258,24 @@ def test_real_servers_have_no_deadlines_to_keep() -> None:
     assert counters.kept_time(empty, empty, NAMES, 0.05) is None
     names = attrs.evolve(NAMES, played_steps="sim:steps_total", late_steps="sim:late_total")
     assert counters.kept_time(empty, empty, names, 0.05) is None
+
+
+@pytest.mark.parametrize(
+    ("policy", "queries", "hits", "outcome"),
+    [
+        ("cell", 100, 25, "pass"),
+        ("cell", 0, 0, "pass"),
+        ("off", 100, 0, "pass"),
+        ("off", 100, 16, "fail"),
+        ("warm", 100, 80, "pass"),
+        ("warm", 100, 0, "undecided"),
+        ("warm", 0, 0, "undecided"),
+    ],
+)
+def test_prefix_reuse_is_ruled_by_the_policy(
+    policy: str, queries: int, hits: int, outcome: str
+) -> None:
+    delta = attrs.evolve(delta_of(1), prefix_queries=queries, prefix_hits=hits)
+    verdict = counters.prefix_reuse(delta, policy)  # type: ignore[arg-type]
+    assert verdict.outcome == outcome
+    assert (f"{hits:.2f}% of 100 prompt tokens" in verdict.observed) == (queries == 100)

@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager, suppress
 from ssl import SSLContext
 
 from specbench.client_facts import ClockKind
-from specbench.experiment.model import Timeouts
+from specbench.experiment.load import Timeouts
 from specbench.facts import RequestRow
 from specbench.traffic.address import Address
 from specbench.traffic.exchange import Exchange

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from specbench.experiment.model import OpenLoad
+from specbench.experiment.load import OpenLoad
 from specbench.traffic.arrivals import arrivals_ns
 
 

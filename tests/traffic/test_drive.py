@@ -1,19 +1,34 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
+import json
 import time
 from collections.abc import Callable
 
 import pytest
 
-from specbench.experiment.model import Gates, Timeouts
+from specbench.experiment.load import Timeouts
+from specbench.experiment.model import Gates, Sampling
+from specbench.experiment.prompt import Prompt, Turn
 from specbench.facts import Window
 from specbench.judge import client
 from specbench.traffic import kernel_clock
 from specbench.traffic.absolute_timer import AbsoluteTimer
 from specbench.traffic.drive import drive
 from specbench.traffic.loops import LoadPoint
-from tests.traffic.faulty_server import HEAD, WHOLE, Serve, answers, request, serving
+from specbench.traffic.requests import Wording, measured
+from tests.traffic.faulty_server import (
+    END,
+    HEAD,
+    WHOLE,
+    Serve,
+    answers,
+    chunk,
+    event,
+    request,
+    serving,
+)
 
 MS = 1_000_000
 
@@ -221,3 +236,57 @@ def test_the_timer_is_not_early_and_finer_than_a_millisecond() -> None:
     assert min(late) >= 0
     # The quarter that came best, on a machine that others use.
     assert sorted(late)[5] < 900_000
+
+
+def conversation(answers_fail: bool = False) -> tuple[Window, list[list[str]]]:
+    """Drive two conversations of three turns in one stream, and give what the server was told."""
+    told: list[list[str]] = []
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while head := await reader.readuntil(b"\r\n\r\n"):
+            size = int(head.partition(b"Content-Length: ")[2].split()[0])
+            body = json.loads(await reader.readexactly(size))
+            told.append([message["content"] for message in body["messages"]])
+            reasons = b'data: {"choices":[{"delta":{"reasoning":"hm"},"finish_reason":null}]}\n\n'
+            last = event(f"!{len(told)}", finish='"stop"')
+            if answers_fail and len(told) == 2:
+                last = b'data: {"error":{"message":"broken"}}\n\n'
+            writer.write(HEAD + chunk(reasons) + chunk(event("so")) + chunk(last) + END)
+
+    def talk(name: str) -> Prompt:
+        turns = tuple(Turn(user=f"{name}{turn}") for turn in range(3))
+        return Prompt(id=name, stratum="s", turns=turns, max_tokens=4, source="t", licence="x")
+
+    wording = Wording(host="x", path="/", model="m", sampling=Sampling(name="greedy"), salt="r/d/c")
+
+    async def run() -> Window:
+        async with serving(serve) as port:
+            asked = LoadPoint(
+                base_url=f"http://127.0.0.1:{port}", timeouts=Timeouts(request_s=10), concurrency=1
+            )
+            return await drive(measured([talk("a"), talk("b")], 2, wording), asked)
+
+    return asyncio.run(run()), told
+
+
+def test_each_turn_is_a_row_upon_the_served_answer_without_its_reasoning() -> None:
+    window, told = conversation()
+    assert told[:3] == [["a0"], ["a0", "so!1", "a1"], ["a0", "so!1", "a1", "so!2", "a2"]]
+    rows = window.rows
+    assert [(r.prompt_id, r.turn, r.index) for r in rows] == [
+        (name, turn, 3 * place + turn) for place, name in enumerate("ab") for turn in range(3)
+    ]
+    assert [o.text for o in window.outputs[:2]] == ["hmso!1", "hmso!2"]
+    # One stream: a turn is taken up after the answer before it, and timed from its own send.
+    assert all(a.ended_ns <= b.called_ns <= b.sent_ns for a, b in itertools.pairwise(rows))
+    assert window.client.reached_in_flight == 1
+
+
+def test_a_failed_turn_ends_its_conversation_and_not_the_drive() -> None:
+    window, told = conversation(answers_fail=True)
+    assert [(r.prompt_id, r.turn, r.status) for r in window.rows] == [
+        ("a", 0, "ok"),
+        ("a", 1, "stream_error"),
+        *(("b", turn, "ok") for turn in range(3)),
+    ]
+    assert told[2] == ["b0"]

@@ -8,7 +8,7 @@ import attrs
 import pytest
 
 from specbench.errors import MachineError
-from specbench.experiment.model import Timeouts
+from specbench.experiment.load import Timeouts
 from specbench.facts import Output, Window
 from specbench.traffic import shards
 from specbench.traffic.drive import drive

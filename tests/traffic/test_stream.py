@@ -15,7 +15,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from specbench.client_facts import ClockKind
-from specbench.experiment.model import Gates, Timeouts
+from specbench.experiment.load import Timeouts
+from specbench.experiment.model import Gates
 from specbench.facts import RequestRow
 from specbench.judge import cells
 from specbench.traffic.address import Address

