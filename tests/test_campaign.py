@@ -94,13 +94,13 @@ def test_no_cell_warms_anothers_prefix_cache(finished: FinishedRun) -> None:
 
 
 def test_a_second_run_does_nothing_again(tmp_path: Path) -> None:
-    first = run_small(tmp_path, SMALL.replace("blocks: 2", "blocks: 1"))
+    first = run_small(tmp_path, SMALL.replace("blocks: 2", "blocks: 1"), "--raw-only")
     before = {
         path: file_digest(path)
         for path in first.run.rglob("*")
         if path.is_file() and "journal" not in path.name
     }
-    again = run_small(tmp_path, SMALL.replace("blocks: 2", "blocks: 1"))
+    again = run_small(tmp_path, SMALL.replace("blocks: 2", "blocks: 1"), "--raw-only")
     assert again.result.exit_code == 0
     assert " complete" not in again.result.output
     assert {path: file_digest(path) for path in before} == before
@@ -194,7 +194,7 @@ def test_a_run_that_was_stopped_goes_on_where_it_was(tmp_path: Path, blow: signa
 def test_a_server_that_dies_in_a_window_leaves_its_rows_and_is_measured_again(
     tmp_path: Path,
 ) -> None:
-    document = SMALL.replace("blocks: 2", "blocks: 1").replace("speed: 20", "speed: 0.5")
+    document = SMALL.replace("blocks: 2", "blocks: 1").replace("speed: 20", "speed: 1")
     spec = write_small(tmp_path, document)
     command = run_command(spec, tmp_path)
     first = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
@@ -251,7 +251,7 @@ def test_a_confirmation_gives_no_effect_for_an_arm_that_is_split(tmp_path: Path)
     document = SMALL.replace("target:", "stage: confirmation\ntarget:", 1).replace(
         "blocks: 2", "blocks: 1"
     )
-    done = run_small(tmp_path, document)
+    done = run_small(tmp_path, document, "--raw-only")
     (attempt,) = done.run.glob("*ngram-k3-a1")
     other = attempt.with_name(attempt.name.replace("-a1", "-a2"))
     other.mkdir()
@@ -349,13 +349,13 @@ def test_a_block_whose_baseline_failed_is_replaced_by_a_whole_one(tmp_path: Path
     baseline.write_text(
         json.dumps({**json.loads(baseline.read_text()), "status": "failed", "reason": "planted"})
     )
-    done = again(tmp_path)
+    done = again(tmp_path, "--raw-only")
     assert done.returncode == 0, done.stdout + done.stderr
     assert "block 1 has no baseline" in done.stdout
     names = [attempt.path.name for attempt in RunFolder(run).attempts()]
     assert len([name for name in names if name.startswith("b02")]) == 3
     assert len(names) == 6
-    again(tmp_path)
+    again(tmp_path, "--raw-only")
     assert len(RunFolder(run).attempts()) == 6
 
 

@@ -14,6 +14,9 @@ from specbench.planned_cell import planned_cells
 from specbench.store.store import opened, rows
 from tests.conftest import SMALL, FinishedRun, run_cli, run_small
 
+pytestmark = pytest.mark.xdist_group("open_load")
+# One run serves them all, if one worker takes them.
+
 CLOSED = "load: {closed: {concurrency: [1, 4], requests: {1: 6, 4: 12}}}"
 GATES = "{achieved_rate: 0.1, client_dispatch_p99_ms: 1000, "
 OPEN = (

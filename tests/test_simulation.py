@@ -239,7 +239,7 @@ def test_a_prompt_that_does_not_fit_is_refused_by_name(played: Callable[..., Sim
 
 def test_warm_prompts_stay_cold_in_another_cell(played: Callable[..., Simulation]) -> None:
     """Salts keep cells apart, so that the cache changes nothing here: every pass has its own."""
-    off = PLAIN.replace("seed: 3}}", "seed: 3, enable-prefix-caching: false}}")
+    off = f"{PLAIN}prefix_cache: off\n"
     assert [arm.cells for arm in played(off).arms] == [arm.cells for arm in played().arms]
 
 
