@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import os
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,7 +18,7 @@ from specbench.judge.cells import rejected
 from specbench.judge.client import certificate_verdicts
 from specbench.traffic import certificate
 from specbench.traffic.event_loop import event_loop_options
-from specbench.whole_files import read_json, write_json
+from specbench.whole_files import cache_folder, read_json, write_json
 
 KEPT_S = 7 * 24 * 3600
 TRIES = 2
@@ -61,8 +60,7 @@ def failures(made: Certificate, required: Gates) -> list[Verdict]:
 
 
 def _folder() -> Path:
-    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(base) / "specbench" / "certificates"
+    return cache_folder() / "certificates"
 
 
 def _kept() -> Iterator[Certificate]:

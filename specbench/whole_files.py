@@ -13,6 +13,12 @@ import cattrs
 from specbench.errors import StoreError
 
 
+def cache_folder() -> Path:
+    """Give where specbench keeps what it could make again; XDG_CACHE_HOME moves it."""
+    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(base) / "specbench"
+
+
 def read_json(path: Path) -> dict[str, Any]:
     """Read a JSON object.
 

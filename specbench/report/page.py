@@ -10,10 +10,9 @@ from pathlib import Path
 from string import Template
 from typing import Any
 
-import vl_convert
-
 from specbench.errors import ExperimentError, Problem
 from specbench.report import tables
+from specbench.report.bundle import javascript
 from specbench.report.charts import SECTIONS, Figure, figures
 from specbench.report.content import Content, read_content
 from specbench.store.store import opened
@@ -84,7 +83,7 @@ def html_page(content: Content, drawn: Sequence[Figure]) -> str:
         commands=tables.commands(content),
         document=escape(experiment["document"]),
         # A closing tag inside a script ends it, wherever it stands; names of arms are anybody's.
-        bundle=vl_convert.javascript_bundle(_EMBED).replace("</script", "<\\/script"),
+        bundle=javascript(_EMBED).replace("</script", "<\\/script"),
         charts=json.dumps(specs).replace("<", "\\u003c"),
     )
 
