@@ -10,6 +10,8 @@ from pathlib import Path
 from string import Template
 from typing import Any
 
+import vl_convert
+
 from specbench.errors import ExperimentError, Problem
 from specbench.report import tables
 from specbench.report.bundle import javascript
