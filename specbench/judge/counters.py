@@ -26,6 +26,8 @@ from specbench.methods import Counting, Expected
 LARGEST_EXACT = 2**53
 """Largest count that the floats of an exposition hold exactly."""
 REQUIRED = "one process, no counter decreased"
+FEW_LATE = 3
+"""Late steps that any window may have: its first requests come all at once, and hold one up."""
 Labels = tuple[tuple[str, str], ...]
 
 
@@ -208,16 +210,16 @@ def kept_time(
         return sum(value - before.series.get(key, 0.0) for key, value in _series(after, name))
 
     steps, late = grown(names.played_steps), grown(names.late_steps)
-    share = late / steps if steps else 0.0
+    most = max(FEW_LATE, most_late * steps)
     return Verdict(
         gate="simulator",
-        outcome="pass" if share <= most_late else "fail",
+        outcome="pass" if late <= most else "fail",
         observed=f"{late:.0f} of {steps:.0f} steps ended over 2 ms late",
-        required=f"at most {most_late:.1%}",
+        required=f"at most {most_late:.1%}, or {FEW_LATE}",
         advice=(
             "simulator-limited: this machine cannot play the load in time; lower the concurrency "
             "or target.flags.speed"
-            if share > most_late
+            if late > most
             else ""
         ),
     )

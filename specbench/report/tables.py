@@ -56,11 +56,11 @@ def effects_table(content: Content) -> str:
                 effect["arm"] + ROLES.get(effect["role"], ""),
                 _compared(effect),
                 _ratio(effect),
+                _differing(content, effect),
                 _interval(effect),
                 ", ".join(f"{row['ratio']:.3f}" for row in found) or "-",
                 _span([row["baseline"] for row in found]),
                 _span([row["arm_value"] for row in found]),
-                _differing(content, effect),
                 "; ".join(effect["missing"]) or "-",
             ]
         )
@@ -71,11 +71,11 @@ def effects_table(content: Content) -> str:
         "arm",
         "compared with",
         "speed-up",
+        "what else differed",
         "95% interval",
         "every block",
         "baseline tok/s",
         "arm tok/s",
-        "what else differed",
         "missing",
     )
     return table(headers, body, empty="No block has both the baseline and another arm.")

@@ -248,9 +248,11 @@ def test_a_simulated_server_that_was_late_too_often_limits_the_window() -> None:
     assert verdict is not None
     assert (verdict.outcome, verdict.observed) == ("fail", "6 of 100 steps ended over 2 ms late")
     assert "simulator-limited" in verdict.advice
-    kept = counters.kept_time(told(50, 40), told(150, 45), names, 0.05)
-    assert kept is not None
-    assert kept.outcome == "pass"
+    for steps, late in ((150, 45), (60, 43)):
+        # 5 of 100, and 3 of 10: the start of a window holds up a step or two.
+        kept = counters.kept_time(told(50, 40), told(steps, late), names, 0.05)
+        assert kept is not None
+        assert kept.outcome == "pass"
 
 
 def test_real_servers_have_no_deadlines_to_keep() -> None:
