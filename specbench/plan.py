@@ -11,8 +11,8 @@ from typing import Any, Literal
 
 import attrs
 
-from specbench.engines import ENGINES
 from specbench.engines.contract import Engine
+from specbench.engines.known import ENGINES
 from specbench.equalising import left_unequal, twin
 from specbench.errors import ExperimentError, Problem
 from specbench.experiment.model import (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import subprocess
 import sys
@@ -10,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import attrs
+import click
 import pytest
 from click.testing import CliRunner, Result
 
@@ -72,7 +74,7 @@ def write_small(folder: Path, document: str = SMALL) -> Path:
 @pytest.fixture(scope="session", autouse=True)
 def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> None:
     """Keep certificates of tests out of the home of whoever runs them."""
-    os.environ["XDG_CACHE_HOME"] = str(tmp_path_factory.mktemp("cache"))
+    os.environ["XDG_CACHE_HOME"] = str(shared_folder(tmp_path_factory) / "cache")
 
 
 @pytest.fixture(scope="session")
@@ -158,12 +160,26 @@ def run_small(folder: Path, document: str = SMALL, *options: str) -> FinishedRun
     return FinishedRun(folder, result)
 
 
+def shared_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Give a folder that all workers of this test run share."""
+    own = tmp_path_factory.getbasetemp()
+    return own.parent if "PYTEST_XDIST_WORKER" in os.environ else own
+
+
 @pytest.fixture(scope="session")
 def finished(tmp_path_factory: pytest.TempPathFactory) -> FinishedRun:
-    """One whole run, shared: nothing may write into it."""
-    done = run_small(tmp_path_factory.mktemp("finished"))
-    assert done.result.exit_code == 0, done.result.output
-    return done
+    """One whole run, shared by all workers: nothing may write into it."""
+    folder = shared_folder(tmp_path_factory) / "finished"
+    said = folder / "said.txt"
+    with (folder.parent / "finished.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not said.exists():
+            folder.mkdir()
+            done = run_small(folder)
+            assert done.result.exit_code == 0, done.result.output
+            said.write_text(done.result.output)
+    again = click.Command("said", callback=lambda: click.echo(said.read_text(), nl=False))
+    return FinishedRun(folder, CliRunner().invoke(again))
 
 
 def row(index: int = 0, **changes: Any) -> RequestRow:

@@ -15,7 +15,7 @@ from specbench import certifying
 from specbench.artifacts import RunFolder
 from specbench.cli.running import _certify
 from specbench.client_facts import Certificate
-from specbench.engines import ENGINES
+from specbench.engines.known import ENGINES
 from specbench.errors import MachineError
 from specbench.experiment.model import Gates
 from specbench.judge.client import certificate_verdicts

@@ -31,7 +31,7 @@ from specbench.doctor.machine import (
     python_finding,
     server_finding,
 )
-from specbench.engines import ENGINES
+from specbench.engines.known import ENGINES
 from specbench.experiment.model import Target
 from specbench.observe.provenance import Gpu, gpus, interpreter, parsed_gpus
 from tests.conftest import SMALL, run_cli, write_small

@@ -30,7 +30,7 @@ def audit(places: tuple[Path, ...], engine: str, as_json: bool) -> None:
 
     A folder with launch.log and server_info.json, such as one deployment of a run, is read whole.
     """
-    from specbench.engines import ENGINES
+    from specbench.engines.known import ENGINES
     from specbench.inspection.audits import audit_facts, audit_of, compared, comparison_facts
 
     if engine not in ENGINES:

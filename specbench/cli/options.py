@@ -84,7 +84,7 @@ def make_plan(
     here: bool = True,
 ) -> Plan:
     """Plan an experiment for the engine version that its interpreter has, where `here` counts."""
-    from specbench.engines import ENGINES
+    from specbench.engines.known import ENGINES
     from specbench.observe.provenance import engine_version
     from specbench.plan import plan as make
 

@@ -119,7 +119,7 @@ def _answers(path: Path | None, name: str | None, given: dict[str, Any], *, asks
     import attrs
 
     from specbench import starter
-    from specbench.engines import ENGINES
+    from specbench.engines.known import ENGINES
     from specbench.observe.provenance import gpus
 
     def answer(field: str, question: str, default: Any, kind: Any = click.STRING) -> Any:

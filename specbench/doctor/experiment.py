@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from specbench.doctor.finding import Finding
-from specbench.engines import ENGINES
 from specbench.engines.contract import Engine
+from specbench.engines.known import ENGINES
 from specbench.errors import ExperimentError
 from specbench.experiment.model import Target
 from specbench.experiment.read import ReadExperiment

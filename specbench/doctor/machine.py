@@ -21,7 +21,7 @@ from typing import Protocol
 import anyio
 
 from specbench.doctor.finding import Finding
-from specbench.engines import ENGINES
+from specbench.engines.known import ENGINES
 from specbench.errors import DeploymentError
 from specbench.experiment.model import Target
 from specbench.launchers.local import free_port, serving

@@ -9,7 +9,7 @@ from typing import Any
 
 import attrs
 
-from specbench.engines import ENGINES
+from specbench.engines.known import ENGINES
 from specbench.errors import ExperimentError, Problem
 from specbench.experiment.load import ClosedLoad, Load, OpenLoad
 from specbench.experiment.model import (

@@ -9,7 +9,7 @@ from typing import Any
 
 import attrs
 
-from specbench.engines import ENGINES
+from specbench.engines.known import ENGINES
 from specbench.errors import StoreError
 from specbench.facts import Audit, Cause, Difference
 from specbench.judge.confounds import differences, scoped

@@ -10,7 +10,7 @@ import cattrs
 
 from specbench.artifacts import AttemptFolder, CellFolder, RunFolder
 from specbench.client_facts import ClientFacts
-from specbench.engines import ENGINES
+from specbench.engines.known import ENGINES
 from specbench.experiment.model import Gates, Sampling
 from specbench.facts import Audit, CounterNames, CounterSnapshot, RequestRow, Sampled, Verdict
 from specbench.judge import cells as cell_rules

@@ -15,7 +15,7 @@ import anyio
 import attrs
 from anyio.from_thread import BlockingPortal, start_blocking_portal
 
-from specbench.engines import ENGINES
+from specbench.engines.known import ENGINES
 from specbench.errors import DeploymentError
 from specbench.experiment.load import Timeouts
 from specbench.experiment.model import Flag, Gates, Sampling, Target

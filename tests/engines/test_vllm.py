@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from specbench.engines import ENGINES
+from specbench.engines.known import ENGINES
 from specbench.engines.vllm.engine import CONFIG_FACTS
 from specbench.experiment.model import Target
 from specbench.facts import Audit

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from specbench.engines import ENGINES
+from specbench.engines.known import ENGINES
 from specbench.facts import Audit, Fact
 from specbench.judge.confounds import differences, direction, scoped
 from specbench.methods import Confound

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from specbench.engines import ENGINES
+from specbench.engines.known import ENGINES
 from specbench.facts import Acceptance, CounterDelta, CounterSnapshot
 from specbench.judge import counters
 from specbench.methods import Counting, Expected

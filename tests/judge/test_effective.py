@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from specbench.engines import ENGINES
+from specbench.engines.known import ENGINES
 from specbench.experiment.model import Sampling
 from specbench.facts import Audit, Fact
 from specbench.judge import effective

@@ -8,7 +8,7 @@ import attrs
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from specbench.engines import ENGINES
+from specbench.engines.known import ENGINES
 from specbench.facts import CounterSnapshot
 from specbench.judge import counters
 from specbench.observe.metrics import parse

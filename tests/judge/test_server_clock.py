@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import attrs
 import pytest
 
-from specbench.engines import ENGINES
+from specbench.engines.known import ENGINES
 from specbench.facts import CounterSnapshot, RequestRow, Verdict
 from specbench.judge.server_clock import agreement
 from specbench.observe.metrics import parse

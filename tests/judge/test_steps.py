@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from specbench.engines import ENGINES
+from specbench.engines.known import ENGINES
 from specbench.experiment.model import Target
 from specbench.facts import CounterSnapshot, ServerSide
 from specbench.judge import counters

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from specbench.engines import ENGINES
+from specbench.engines.known import ENGINES
 from specbench.facts import Audit, Fact, LogPattern
 from specbench.observe import logs
 from specbench.observe.logs import audit, audit_lines, messages, read_lines

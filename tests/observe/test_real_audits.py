@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from specbench.engines import ENGINES
+from specbench.engines.known import ENGINES
 from specbench.facts import Audit
 from specbench.observe.logs import audit_lines, read_lines
 from tests.conftest import CAPTURES

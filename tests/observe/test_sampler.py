@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from specbench.engines import ENGINES
+from specbench.engines.known import ENGINES
 from specbench.observe.accelerators import Accelerators
 from specbench.observe.sampler import sampling
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from specbench.engines import ENGINES
+from specbench.engines.known import ENGINES
 from specbench.engines.simulated.defaults import Decided, decide
 from specbench.engines.simulated.launch_log import failure_lines
 from specbench.engines.simulated.speculative_config import filled

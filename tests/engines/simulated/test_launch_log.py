@@ -8,7 +8,7 @@ from typing import Any
 import attrs
 import pytest
 
-from specbench.engines import ENGINES
+from specbench.engines.known import ENGINES
 from specbench.engines.simulated.launch_log import LaunchTimes, lines
 from specbench.engines.simulated.served import Served
 from specbench.observe.logs import audit, messages

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from specbench.engines import ENGINES
+from specbench.engines.known import ENGINES
 from specbench.engines.simulated import resolved
 from tests.engines.simulated.serving import DRAFT, EAGLE, EAGLE3, NGRAM, captured_json, served
 
