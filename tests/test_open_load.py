@@ -18,11 +18,11 @@ pytestmark = pytest.mark.xdist_group("open_load")
 # One run serves them all, if one worker takes them.
 
 CLOSED = "load: {closed: {concurrency: [1, 4], requests: {1: 6, 4: 12}}}"
-GATES = "{achieved_rate: 0.1, client_dispatch_p99_ms: 1000, "
+GATES = "gates:\n  achieved_rate: 0.1\n  client_dispatch_p99_ms: 1000\n"
 OPEN = (
     SMALL.replace(CLOSED, "load: {open: {rate: [40], requests: 12}}")
     .replace("blocks: 2", "blocks: 1")
-    .replace("gates: {", f"gates: {GATES}")
+    .replace("gates:\n", GATES)
 )
 NGRAM = (
     '  - {name: "ngram-k{num_speculative_tokens}", method: ngram, num_speculative_tokens: [3]}\n'
