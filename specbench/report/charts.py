@@ -45,7 +45,7 @@ SECTIONS = {
     "speedup": Section(
         title="Speed-up by workload and load",
         about="Output throughput of an arm / baseline of the same block. Small dots: one block "
-        "each; bars: the geometric mean. Grey is the baseline launched a second time: what equal "
+        "each; bars: the geometric mean. Grey, where it is, is the baseline launched again: what equal "
         "arms differ by.",
     ),
     "acceptance": Section(
