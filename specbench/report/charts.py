@@ -45,8 +45,8 @@ SECTIONS = {
     "speedup": Section(
         title="Speed-up by workload and load",
         about="Output throughput of an arm / baseline of the same block. Small dots: one block "
-        "each; bars: the geometric mean. Grey, where it is, is the baseline launched again: what equal "
-        "arms differ by.",
+        "each; bars: the geometric mean. Grey, where there is one, is the baseline launched again: "
+        "what equal arms differ by.",
     ),
     "acceptance": Section(
         title="Acceptance against speed-up",
