@@ -115,6 +115,19 @@ class Preset:
         return int(self.kv_bytes(method, gpu_memory_utilization) / per_token) // 16 * 16
 
 
+STUDIED_DRAFT: Mapping[Genre, Chain] = {
+    "chat": (0.766, 0.833, 0.751),
+    "code": (0.887, 0.871, 0.909),
+    "summary": (0.764, 0.813, 0.820),
+}
+"""An 8 B draft for a 70 B target, as published by position (docs/simulated.md)."""
+STUDIED_HEAD: Mapping[Genre, Chain] = {
+    "chat": (0.34, 0.29, 0.30),
+    "code": (0.74, 0.72, 0.74),
+    "summary": (0.39, 0.36),
+}
+"""An EAGLE head on an 8 B target, likewise."""
+
 H200_6B = Preset(
     name="h200-6b",
     stands_for="a 5.8 B Llama trained on Python source, on one H200 (vLLM 0.23.0)",
@@ -133,9 +146,8 @@ H200_6B = Preset(
     drafters={
         "draft_model": Drafter(
             chains={
+                **STUDIED_DRAFT,
                 "code": (0.815, 0.825, 0.885),
-                "chat": (0.766, 0.833, 0.751),
-                "summary": (0.764, 0.813, 0.820),
             },
             request_s=248e-6,
             position_s=1.17e-3,
@@ -177,11 +189,7 @@ GH200X4_70B = Preset(
     front_token_s=7e-6,
     drafters={
         "draft_model": Drafter(
-            chains={
-                "chat": (0.766, 0.833, 0.751),
-                "code": (0.887, 0.871, 0.909),
-                "summary": (0.764, 0.813, 0.820),
-            },
+            chains=STUDIED_DRAFT,
             position_s=27.5e-3,
             weight_bytes=16.1e9,
             reserve_bytes=4 * 8.6 * GIB,
@@ -189,11 +197,7 @@ GH200X4_70B = Preset(
         ),
         "ngram": Drafter(step_s=2.4e-3, request_s=150e-6, reserve_bytes=4 * 7.4 * GIB),
         "eagle": Drafter(
-            chains={
-                "chat": (0.34, 0.29, 0.30),
-                "code": (0.74, 0.72, 0.74),
-                "summary": (0.39, 0.36),
-            },
+            chains=STUDIED_HEAD,
             position_s=0.6e-3,
             token_s=10e-6,
             weight_bytes=2.0e9,
@@ -220,16 +224,12 @@ B200_8B = Preset(
     reserve_bytes=4 * GIB,
     bytes_per_s=0.85 * 8.0e12,
     flop_per_s=0.6 * 2.25e15,
-    asynchronous=Host(step_s=1.03e-3, request_s=9.3e-6),
-    synchronous=Host(step_s=2.23e-3, request_s=9.3e-6),
+    asynchronous=H200_6B.asynchronous,
+    synchronous=H200_6B.synchronous,
     front_token_s=7e-6,
     drafters={
         "draft_model": Drafter(
-            chains={
-                "chat": (0.766, 0.833, 0.751),
-                "code": (0.887, 0.871, 0.909),
-                "summary": (0.764, 0.813, 0.820),
-            },
+            chains=STUDIED_DRAFT,
             request_s=248e-6,
             position_s=1.17e-3,
             weight_bytes=2.5e9,
@@ -237,11 +237,7 @@ B200_8B = Preset(
         ),
         "ngram": Drafter(step_s=0.827e-3, request_s=132e-6),
         "eagle": Drafter(
-            chains={
-                "chat": (0.34, 0.29, 0.30),
-                "code": (0.74, 0.72, 0.74),
-                "summary": (0.39, 0.36),
-            },
+            chains=STUDIED_HEAD,
             position_s=0.371e-3,
             token_s=9.1e-6,
             weight_bytes=0.5e9,
