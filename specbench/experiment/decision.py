@@ -32,7 +32,8 @@ class Decision:
         default=(),
         metadata=said(
             "Load points that count: a workload's effect is the geometric mean over them in each "
-            "block. Every one when left out."
+            "block. Every one when left out.",
+            uniqueItems=True,
         ),
     )
     materiality: float = attrs.field(

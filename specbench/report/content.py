@@ -60,7 +60,7 @@ def read_content(connection: duckdb.DuckDBPyConnection, run_id: str | None) -> C
     Raises:
         StoreError: There is no such run.
     """
-    chosen = run_id or _newest(connection)
+    chosen = run_id or newest(connection)
     found = rows(connection, "select * from experiments where run_id = ?", [chosen])
     if not found:
         known = [row["run_id"] for row in rows(connection, "select run_id from experiments")]
@@ -142,7 +142,12 @@ def _unservable(plan: str, launched: Sequence[str]) -> Iterator[Row]:
             yield {"arm": name, "reasons": arm["unservable"]}
 
 
-def _newest(connection: duckdb.DuckDBPyConnection) -> str:
+def newest(connection: duckdb.DuckDBPyConnection) -> str:
+    """Give the run that was measured last.
+
+    Raises:
+        StoreError: There is none.
+    """
     found = rows(
         connection,
         "select run_id from experiments left join deployments using (run_id) "

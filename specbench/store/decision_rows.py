@@ -145,12 +145,11 @@ def _decision_row(
     gains = one.gains
     values = list(gains.gains.values())
     drawn = bootstrap([math.log(value) for value in values])
-    simulated = bool(run.plan["simulated"])
     beside = [
         *barred.get(gains.arm, ()),
         *comparison.confounds(gains.arm, None, list(gains.gains)),
         *([] if has_floor else ["no A/A: the design has no noise floor"]),
-        *([SIMULATED] if simulated else []),
+        *([SIMULATED] if run.plan["simulated"] else []),
     ]
     return {
         **_place(run, gains),
@@ -178,7 +177,6 @@ def _decision_row(
         "weak": gains.weak,
         "missing": gains.missing,
         "beside": beside,
-        "simulated": simulated,
         "judged_by": specbench.__version__,
     }
 

@@ -389,7 +389,6 @@ create table decisions (
     weak            boolean not null,
     missing         varchar[] not null,
     beside          varchar[] not null,
-    simulated       boolean not null,
     judged_by       varchar not null
 );
 comment on table decisions is 'What may be claimed: one row an arm and workload (stratum x sampling) of the shipped comparison, on the declared metric and loads.';
