@@ -32,6 +32,13 @@ TABLES = (
     "warnings",
     "effects",
     "repeats",
+    "decisions",
+    "decision_repeats",
+    "aa_validity",
+    "traffic_mix",
+    "drift",
+    "nodes",
+    "looks",
 )
 
 # Whether cells differ, and fit, depends on how this machine ran them; this engine warns of nothing.
