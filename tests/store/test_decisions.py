@@ -7,6 +7,7 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+import duckdb
 import pytest
 
 from specbench.store.ingest import ingest
@@ -117,6 +118,22 @@ def test_nodes_and_drift_are_described_in_every_cell(spoiled: Path) -> None:
         (4, "hours"),
         (4, "place"),
     ]
+
+
+def test_a_rejected_cell_is_listed_with_every_failed_ruling(
+    finished: FinishedRun, tmp_path: Path
+) -> None:
+    results = Path(shutil.copy(finished.results, tmp_path / "r.duckdb"))
+    with duckdb.connect(str(results)) as connection:
+        connection.execute(
+            "update verdicts set outcome = 'fail', observed = '0.5', required = '>= 0.99' "
+            "where gate = 'success_rate' and cell_id = (select min(cell_id) from cells)"
+        )
+    found = asked(
+        results,
+        "select reasons, cell_id = (select min(cell_id) from cells) as that from rejected_cells",
+    )
+    assert found == [{"reasons": ["success_rate: 0.5, required >= 0.99"], "that": True}]
 
 
 def test_percentiles_of_few_requests_give_no_effect_and_say_why(finished: FinishedRun) -> None:
