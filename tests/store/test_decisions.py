@@ -10,7 +10,11 @@ from typing import Any
 import duckdb
 import pytest
 
+from specbench.artifacts import RunFolder
+from specbench.experiment.decision import Decision
+from specbench.store.decision_rows import declared
 from specbench.store.ingest import ingest
+from specbench.store.judged_run import JudgedRun
 from specbench.store.store import opened, rows
 from tests.conftest import FinishedRun
 
@@ -134,6 +138,10 @@ def test_a_rejected_cell_is_listed_with_every_failed_ruling(
         "select reasons, cell_id = (select min(cell_id) from cells) as that from rejected_cells",
     )
     assert found == [{"reasons": ["success_rate: 0.5, required >= 0.99"], "that": True}]
+
+
+def test_a_run_from_before_there_was_a_decision_has_the_default_one(finished: FinishedRun) -> None:
+    assert declared(JudgedRun(RunFolder(finished.run), {"experiment": {}})) == Decision()
 
 
 def test_percentiles_of_few_requests_give_no_effect_and_say_why(finished: FinishedRun) -> None:
