@@ -151,7 +151,8 @@ def ruled(
 def effect_logs(drawn: Drawn, logs: Logs) -> Logs:
     """Give the log ratios of the first arm on the first workload, by experiment and block."""
     plain = sum(role != "arm" for _, role in drawn.arms)
-    return logs[:, :, plain, 0] - logs[:, :, :plain, 0].mean(axis=2)
+    ratios: Logs = logs[:, :, plain, 0] - logs[:, :, :plain, 0].mean(axis=2)
+    return ratios
 
 
 def coverage(drawn: Drawn, seed: int, count: int) -> tuple[float, float]:
