@@ -2,8 +2,8 @@
 
     python scripts/make_python_source.py LIB TOKENIZER.json workloads/python-source
 
-LIB is `lib/python3.12` of CPython 3.12.1 and TOKENIZER that of the checkpoints to be served: lengths
-are counted in its tokens. The same three give the same bytes. Needs the extra `tokens`.
+LIB is `lib/python3.12` of CPython 3.12.1, TOKENIZER that of the checkpoints to be served: lengths are
+counted in its tokens. The same three give the same bytes. Needs the extra `tokens`.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def main() -> None:
     asked = parser.parse_args()
     tokenizer = Tokenizer.from_file(asked.tokenizer)
     modules = sorted(asked.lib.rglob("*.py"), key=lambda path: path.relative_to(asked.lib).parts)
-    random.Random(SEED).shuffle(modules)
+    random.Random(SEED).shuffle(modules)  # noqa: S311
     # One pass over the files: no file gives a prompt to two parts.
     rest = iter(modules)
     for part in PARTS:
@@ -79,7 +79,7 @@ def _cuts(
         ]
         if not starts:
             continue
-        first = last = random.Random(f"{SEED}/{module.name}").choice(starts)
+        first = last = random.Random(f"{SEED}/{module.name}").choice(starts)  # noqa: S311
         while len(tokenizer.encode("".join(lines[first : last + 1])).ids) <= part.tokens:
             last += 1
         where, cut = module.relative_to(lib).as_posix(), "".join(lines[first:last])
