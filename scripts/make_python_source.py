@@ -2,8 +2,8 @@
 
     python scripts/make_python_source.py LIB TOKENIZER.json workloads/python-source
 
-LIB is `lib/python3.12` of CPython 3.12.1, TOKENIZER that of the checkpoints to be served: in its tokens
-lengths are counted. The same three give the same bytes. Needs the extra `tokens`.
+LIB is `lib/python3.12` of CPython 3.12.1, and TOKENIZER is that of the checkpoints to be served, in
+whose tokens lengths are counted. The same three give the same bytes. Needs the extra `tokens`.
 """
 
 from __future__ import annotations
