@@ -19,6 +19,7 @@ from specbench.judge.cells import same_prompts
 from specbench.judge.counters import prefix_hit_rate
 from specbench.judge.prompt_reuse import prompt_reuse, runs_of
 from specbench.judge.window import Judged, judge_window
+from specbench.launchers.accelerators import VISIBLE
 from specbench.launchers.server import Server
 from specbench.observe import metrics
 from specbench.observe.sampler import sampling
@@ -114,10 +115,11 @@ class Measuring:
         with self._journal.phase("settle", *where):
             before, settled_before = await metrics.settled(url, names)
         every_s = self._plan.read.experiment.sample_every_s
+        visible = deployment.arm.command.environment.get(VISIBLE)
         with (
             self._journal.phase("drive", *where),
             self._stopping.finishing(),
-            sampling(url, names, every_s) as sampler,
+            sampling(url, names, every_s, visible) as sampler,
         ):
             window = await drive(
                 requests, asked, on_row=self._on_row, stop=lambda: self._stopping.asked
