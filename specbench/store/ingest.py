@@ -19,6 +19,7 @@ from specbench.store.comparisons import (
     comparisons,
     difference_rows,
 )
+from specbench.store.explanatory_rows import correlation_rows, step_cost_rows
 from specbench.store.judged_run import JudgedRun, judged_deployments
 
 
@@ -93,12 +94,18 @@ def _ingest_run(connection: duckdb.DuckDBPyConnection, run: JudgedRun) -> None:
         told = list(cell_difference_rows(run.run_id, comparison))
         store.insert(connection, "cell_differences", told)
         # A rehearsal is a trial of one arm: nothing is compared in it.
-        points = () if run.plan["rehearsal"] else _points(comparison, confirming=confirming)
+        points = [] if run.plan["rehearsal"] else list(_points(comparison, confirming=confirming))
         found = effects(points)
         told = [index_rows.effect_row(run, comparison, effect) for effect in found]
         store.insert(connection, "effects", told)
         told = [row for effect in found for row in index_rows.repeat_rows(run, comparison, effect)]
         store.insert(connection, "repeats", told)
+        by_block, over_blocks = step_cost_rows(run.run_id, comparison, points)
+        store.insert(connection, "step_costs", by_block)
+        store.insert(connection, "break_evens", over_blocks)
+        if comparison.kind == "shipped":
+            told = correlation_rows(run.run_id, comparison, found)
+            store.insert(connection, "correlations", told)
 
 
 def _points(comparison: Comparison, *, confirming: bool) -> Iterator[Point]:

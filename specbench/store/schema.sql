@@ -1,7 +1,7 @@
--- The index over raw run folders. Rebuilt whole by every ingest; layout 2.
+-- The index over raw run folders. Rebuilt whole by every ingest; layout 3.
 
 create table layout (version integer not null);
-insert into layout values (2);
+insert into layout values (3);
 comment on table layout is 'One row: the version of this layout.';
 
 create table experiments (
@@ -51,8 +51,12 @@ create table deployments (
     command       varchar[],
     every_step_drafts boolean,
     caveats       varchar[],
+    family        varchar not null,
+    longest_draft integer,
     source_sha256 varchar not null
 );
+comment on column deployments.family is 'The method, with the options in which its arms differ besides the draft length: arms of one family sweep k.';
+comment on column deployments.longest_draft is 'k: the most tokens that a step may draft. Null without speculation.';
 comment on column deployments.same_process_as is 'An attached server that an earlier deployment measured already: not independent, so it gives no effect.';
 comment on column deployments.every_step_drafts is 'False: steps may go undrafted, so tokens_per_step, not acceptance_length, bounds the gain. Null without speculation.';
 comment on table deployments is 'One row a launched server, failed ones too. The independent statistical unit.';
@@ -177,7 +181,7 @@ comment on column cells.prefix_hits is 'Prompt tokens found in the prefix cache,
 comment on column cells.prefix_hit_rate is 'Prefix hits / prompt tokens looked up in the window; null where nothing was looked up.';
 comment on column cells.engine_steps is 'Engine steps that produced output, drafted or not; null where the server has no such histogram.';
 comment on column cells.realised_batch is '(generated - accepted tokens) / engine steps: sequences that a step advanced, at least.';
-comment on column cells.step_s is 'Window seconds a step of one engine. Compare it at equal realised batch only: view step_costs.';
+comment on column cells.step_s is 'Window seconds a step of one engine. Prefill and idle time are in it: table step_costs compares decode steps.';
 comment on column cells.undrafted_least is 'Sequence steps that went without a draft, at least; null without speculation or when a request failed.';
 comment on column cells.queue_mean_s is 'Mean seconds that requests waited in the server, by its histogram; prefill and decode alike.';
 comment on column cells.samples is 'Samples of the server inside the window; every sample is in samples.parquet of the cell.';
@@ -372,16 +376,76 @@ from effects e join experiments x using (run_id)
 where e.metric = 'output_throughput';
 comment on view speedups is 'Throughput effects: above 1 the arm is faster than the baseline.';
 
-create view step_costs as
-select
-    a.run_id, a.block, a.arm, c.stratum, c.sampling, c.concurrency, c.arrival_rate,
-    b.realised_batch as baseline_batch, c.realised_batch as arm_batch,
-    b.step_s as baseline_step_s, c.step_s as arm_step_s, c.step_s / b.step_s as cost
-from cells c join deployments a using (deployment_id)
-join deployments d on d.run_id = a.run_id and d.block = a.block and d.role = 'baseline'
-join cells b on b.deployment_id = d.deployment_id and b.stratum = c.stratum
-    and b.sampling = c.sampling and b.concurrency is not distinct from c.concurrency
-    and b.arrival_rate is not distinct from c.arrival_rate
-where a.role = 'arm' and not b.rejected and not c.rejected
-    and abs(c.realised_batch / b.realised_batch - 1) <= 0.05;
-comment on view step_costs is 'What a step of an arm costs against one of the baseline, where both advanced equally many sequences a step (within 5%).';
+create table step_costs (
+    run_id             varchar not null,
+    comparison         varchar not null,
+    denominator        varchar not null,
+    block              integer not null,
+    arm                varchar not null,
+    stratum            varchar not null,
+    sampling           varchar not null,
+    concurrency        integer,
+    arrival_rate       double,
+    baseline_batch     double,
+    arm_batch          double,
+    baseline_step_s    double,
+    arm_step_s         double,
+    cost               double,
+    delivered_per_step double,
+    drafted_share      double,
+    delivered_length   double,
+    break_even_length  double,
+    bound              double,
+    ceiling            double,
+    withheld           varchar not null
+);
+comment on table step_costs is 'What a decode step of an arm costs against one of the baseline of its block, where both advanced equally many sequences a step (within 5%). Explains, decides nothing.';
+comment on column step_costs.baseline_step_s is 'Decode seconds of requests (E2E - TTFT) / their decode steps. Steps that also prefill other requests are in it.';
+comment on column step_costs.cost is 'arm_step_s / baseline_step_s: the tokens a decode step at which the arm breaks even.';
+comment on column step_costs.delivered_per_step is 'Tokens that a decode step delivered. Divided by cost it is the gain in TPOT.';
+comment on column step_costs.drafted_share is 'Share of the decode steps that verified a draft.';
+comment on column step_costs.delivered_length is 'Acceptance length of what reached clients: the counters precede the cut of an output.';
+comment on column step_costs.break_even_length is '1 + (cost - 1) / drafted_share: the acceptance length at which TPOT would equal the baseline''s.';
+comment on column step_costs.bound is 'The lower of tokens_per_step and acceptance_length: no gain exceeds it unless a step with speculation is cheaper.';
+comment on column step_costs.ceiling is '(longest draft + 1) / cost: the gain if every step drafted all it may and everything were accepted.';
+comment on column step_costs.withheld is 'Why there is no cost; empty when there is.';
+
+create table break_evens (
+    run_id             varchar not null,
+    comparison         varchar not null,
+    denominator        varchar not null,
+    arm                varchar not null,
+    stratum            varchar not null,
+    sampling           varchar not null,
+    concurrency        integer,
+    arrival_rate       double,
+    blocks             integer not null,
+    cost               double,
+    cost_low           double,
+    cost_high          double,
+    delivered_per_step double,
+    delivered_length   double,
+    break_even_length  double,
+    length_low         double,
+    length_high        double,
+    bound              double,
+    ceiling            double,
+    interval_note      varchar not null,
+    missing            varchar[] not null
+);
+comment on table break_evens is 'Step costs over blocks, with 95% Student t intervals: of log costs, and of break-even lengths.';
+
+create table correlations (
+    run_id       varchar not null,
+    stratum      varchar not null,
+    sampling     varchar not null,
+    concurrency  integer,
+    arrival_rate double,
+    quantity     varchar not null,
+    metric       varchar not null,
+    arms         integer not null,
+    pearson      double,
+    spearman     double,
+    note         varchar not null
+);
+comment on table correlations is 'Explanatory: acceptance against a metric''s ratio to the baseline over the arms of one cell, one point an arm. Acceptance is not manipulated, so that nothing is decided by it.';
