@@ -32,6 +32,9 @@ TABLES = (
     "warnings",
     "effects",
     "repeats",
+    "step_costs",
+    "break_evens",
+    "correlations",
 )
 
 # Whether cells differ, and fit, depends on how this machine ran them; this engine warns of nothing.
