@@ -15,6 +15,8 @@ BASELINE_COLOUR = "#555555"
 REPEAT_COLOUR = "#a0a0a0"
 HEIGHT = 240
 MARGIN = 1.08
+ROW = 14
+GAP = 7
 
 
 @attrs.frozen(kw_only=True)
@@ -41,20 +43,40 @@ def colour_of_arms(content: Content) -> alt.Color:
     return alt.Color("arm:N", scale=scale, title=None, legend=alt.Legend(orient="top", columns=3))
 
 
-def ratio_scale(repeats: Sequence[Row]) -> alt.Scale:
+def ratio_scale(found: Sequence[float]) -> alt.Scale:
     """Give one logarithmic scale for all ratios, so that panels compare."""
-    ratios = [row["ratio"] for row in repeats] + [1.0]
+    ratios = [*found, 1.0]
     return alt.Scale(type="log", domain=[min(ratios) / MARGIN, max(ratios) * MARGIN], nice=False)
 
 
-def sized(chart: Any) -> Any:
+def sized(chart: Any, height: int = HEIGHT) -> Any:
     """Give a chart the page's width, height and axes."""
     return (
-        chart.properties(width="container", height=HEIGHT, background="transparent")
+        chart.properties(width="container", height=height, background="transparent")
         .configure_view(stroke=None)
         .configure_axis(
             gridColor="#e8e8e8", domainColor="#999", tickColor="#999", labelColor="#333"
         )
+    )
+
+
+def rows_of_arms(arms: Sequence[str]) -> tuple[alt.Y, alt.YOffset]:
+    """Give a row for every arm, and in it one for every load point."""
+    y = alt.Y("arm:N", sort=list(arms), title=None, scale=alt.Scale(paddingInner=0.25))
+    return y, alt.YOffset("load_point:O")
+
+
+def row_height(arms: Sequence[str], loads: Sequence[object]) -> int:
+    """Give the height that such rows need."""
+    return max(len(arms) * (len(loads) * ROW + GAP), 60)
+
+
+def load_labels(found: Sequence[Row], y: alt.Y, offset: alt.YOffset) -> Any:
+    """Give the load point of every row at its left end."""
+    return (
+        alt.Chart(inline(columns(found, "arm", "load_point")))
+        .mark_text(align="left", fontSize=9, color="#57606a")
+        .encode(x=alt.value(2), y=y, yOffset=offset, text="load_point:O")
     )
 
 

@@ -7,6 +7,7 @@ from collections.abc import Callable
 import attrs
 
 from specbench.report.charts.acceptance import acceptance, positions
+from specbench.report.charts.draft_length import draft_lengths
 from specbench.report.charts.figure import Figure
 from specbench.report.charts.latency import latency
 from specbench.report.charts.speedup import speedups
@@ -27,9 +28,17 @@ class Section:
 SECTIONS = {
     "speedup": Section(
         title="Speed-up by workload and load",
-        about="Output throughput of an arm / baseline of the same block. Small dots: one block "
-        "each; bars: the geometric mean. Grey, where there is one, is the baseline launched again: "
-        "what equal arms differ by.",
+        about="Output throughput of an arm / baseline of the same block, a row for each load point "
+        "(the small number). Dots: one block each; thick stroke: their geometric mean; line: 95% "
+        "interval, dashed where fewer than 5 blocks make it wide. The grey band is what the "
+        "baseline launched again differed by (A/A, lowest to highest block): an arm inside it "
+        "shows nothing. Without a noise floor there is no band, and nothing tells how far equal "
+        "arms lie apart.",
+    ),
+    "draft_length": Section(
+        title="Draft length against speed-up",
+        about="Arms that differ in k alone, a line for each load point, darker with load. The best "
+        "of several k looks better than it is: it was chosen by the noise, too.",
     ),
     "acceptance": Section(
         title="Acceptance against speed-up",
@@ -51,4 +60,10 @@ SECTIONS = {
 
 def figures(content: Content) -> list[Figure]:
     """Give every figure that the run has values for."""
-    return [*speedups(content), *acceptance(content), *positions(content), *latency(content)]
+    return [
+        *speedups(content),
+        *draft_lengths(content),
+        *acceptance(content),
+        *positions(content),
+        *latency(content),
+    ]
