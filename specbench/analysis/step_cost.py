@@ -21,7 +21,7 @@ from collections.abc import Iterable, Iterator, Sequence
 import attrs
 
 from specbench.analysis.effects import Role, geometric_mean
-from specbench.analysis.intervals import LEAST_BLOCKS, LEVEL, Interval, t_interval
+from specbench.analysis.intervals import Interval, mean_interval, t_interval
 
 BATCH_TOLERANCE = 0.05
 """Realised batches within this share of one another count as equal."""
@@ -297,21 +297,6 @@ def _over_blocks(found: Sequence[StepCost]) -> BreakEven:
             f"block {cost.block}: {cost.withheld}" for cost in found if cost.cost is None
         ),
     )
-
-
-def mean_interval(values: Sequence[float]) -> Interval | None:
-    """Give Student's t interval of an arithmetic mean over blocks; None under 3 blocks.
-
-    Break-even lengths are not ratios: below 1, and below 0, they only say that drafts are free.
-    """
-    count = len(values)
-    if count < LEAST_BLOCKS:
-        return None
-    from scipy.stats import t  # scipy.stats takes 0.7 s to import
-
-    mean = statistics.fmean(values)
-    half = float(t.ppf((1 + LEVEL) / 2, count - 1)) * statistics.stdev(values) / math.sqrt(count)
-    return Interval(mean - half, mean + half)
 
 
 def _values(found: Sequence[StepCost], name: str) -> Iterator[float]:

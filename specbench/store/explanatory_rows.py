@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import attrs
 
 from specbench.analysis.correlation import Accepted, correlations
-from specbench.analysis.effects import Effect, Point
+from specbench.analysis.effects import Effect
 from specbench.analysis.intervals import Interval
 from specbench.analysis.step_cost import Window, break_evens, step_costs
 from specbench.judge import cells as cell_rules
-from specbench.store.comparisons import Comparison
+from specbench.store.comparisons import Comparison, load_point
 from specbench.store.judged_run import JudgedCell, JudgedDeployment
+from specbench.store.points import Usable
 
 Row = dict[str, Any]
 Place = tuple[int, str, str, str, int | None, float | None]
@@ -23,14 +24,10 @@ DETAIL_METRICS = ("output_throughput", "tpot_p50_s", "ttft_p50_s")
 
 
 def step_cost_rows(
-    run_id: str, comparison: Comparison, points: Sequence[Point]
+    run_id: str, comparison: Comparison, cells: Sequence[Usable]
 ) -> tuple[list[Row], list[Row]]:
     """Give the step costs of every block, and the break-evens over blocks."""
-    excluded = {
-        (p.block, p.arm, p.stratum, p.sampling, p.concurrency, p.arrival_rate): p.excluded
-        for p in points
-    }
-    costs = step_costs(_windows(comparison, excluded))
+    costs = step_costs(_window(comparison, usable) for usable in cells)
     beside = {
         "run_id": run_id,
         "comparison": comparison.kind,
@@ -88,32 +85,29 @@ def _bounds(name: str, interval: Interval | None) -> Row:
     }
 
 
-def _windows(comparison: Comparison, excluded: Mapping[Place, str]) -> Iterator[Window]:
-    for item in comparison.deployments:
-        for cell in item.cells:
-            place = _place(item, cell)
-            judged = cell.judged
-            block, arm, stratum, sampling, concurrency, arrival_rate = place
-            yield Window(
-                block=block,
-                arm=arm,
-                role=comparison.role(item),  # type: ignore[arg-type]  # planned as one
-                stratum=stratum,
-                sampling=sampling,
-                concurrency=concurrency,
-                arrival_rate=arrival_rate,
-                excluded=excluded.get(place, "a rehearsal compares nothing"),
-                requests=judged.summary.requests,
-                successes=judged.summary.successes,
-                tokens=judged.summary.output_tokens,
-                decode_s=_decode_s(cell),
-                engine_steps=judged.server.engine_steps if judged.server else None,
-                drafts=judged.acceptance.drafts if judged.acceptance else None,
-                accepted=judged.acceptance.accepted if judged.acceptance else None,
-                tokens_per_step=judged.ratios.tokens_per_step if judged.ratios else None,
-                acceptance_length=judged.ratios.acceptance_length if judged.ratios else None,
-                longest_draft=item.arm["expected"]["longest_draft"],
-            )
+def _window(comparison: Comparison, usable: Usable) -> Window:
+    item, judged = usable.item, usable.cell.judged
+    block, arm, stratum, sampling, concurrency, arrival_rate = _place(item, usable.cell)
+    return Window(
+        block=block,
+        arm=arm,
+        role=comparison.role(item),  # type: ignore[arg-type]  # planned as one
+        stratum=stratum,
+        sampling=sampling,
+        concurrency=concurrency,
+        arrival_rate=arrival_rate,
+        excluded=usable.excluded,
+        requests=judged.summary.requests,
+        successes=judged.summary.successes,
+        tokens=judged.summary.output_tokens,
+        decode_s=_decode_s(usable.cell),
+        engine_steps=judged.server.engine_steps if judged.server else None,
+        drafts=judged.acceptance.drafts if judged.acceptance else None,
+        accepted=judged.acceptance.accepted if judged.acceptance else None,
+        tokens_per_step=judged.ratios.tokens_per_step if judged.ratios else None,
+        acceptance_length=judged.ratios.acceptance_length if judged.ratios else None,
+        longest_draft=item.arm["expected"]["longest_draft"] or None,
+    )
 
 
 def _decode_s(cell: JudgedCell) -> float | None:
@@ -130,12 +124,4 @@ def _decode_s(cell: JudgedCell) -> float | None:
 
 
 def _place(item: JudgedDeployment, cell: JudgedCell) -> Place:
-    facts = cell.facts
-    return (
-        item.block,
-        item.arm["name"],
-        facts["stratum"],
-        facts["sampling"],
-        facts["concurrency"],
-        facts.get("arrival_rate"),
-    )
+    return item.block, item.arm["name"], *load_point(cell)

@@ -322,9 +322,15 @@ create table effects (
     blocks        integer not null,
     estimate      double,
     median        double,
+    spread        double,
     low           double,
     high          double,
     interval_note varchar not null,
+    bootstrap_low      double,
+    bootstrap_high     double,
+    bootstrap_coverage double,
+    deployments   integer not null,
+    weak          boolean not null,
     missing       varchar[] not null,
     confounds     varchar[] not null,
     judged_by     varchar not null
@@ -333,6 +339,11 @@ comment on table effects is 'Arm / baseline over blocks, one row a cell and metr
 comment on column effects.comparison is 'shipped: against the baseline as it is served. equalised: against its twin with the arm''s own settings.';
 comment on column effects.confounds is 'What else differed, a sentence each: no ratio may be read without them.';
 comment on column effects.estimate is 'Geometric mean of the ratios of the blocks.';
+comment on column effects.spread is '(largest - smallest) / mean of the ratios of the blocks.';
+comment on column effects.bootstrap_low is 'Lower bound of the 95% percentile bootstrap over blocks, shown beside the t interval and never decided by.';
+comment on column effects.bootstrap_coverage is 'How often such a bootstrap interval holds the truth, measured: docs/statistics.md.';
+comment on column effects.deployments is 'Deployments behind the ratios: the arm''s and the plain baselines''.';
+comment on column effects.weak is 'A p95 behind it comes from fewer than 200 successes.';
 comment on column effects.low is 'Lower bound of the 95% Student t interval of log ratios over blocks; null under 3 blocks.';
 
 create table repeats (
@@ -351,6 +362,157 @@ create table repeats (
     ratio       double not null
 );
 comment on table repeats is 'The ratio of every block behind an effect.';
+
+create table decisions (
+    run_id          varchar not null,
+    arm             varchar not null,
+    stratum         varchar not null,
+    sampling        varchar not null,
+    metric          varchar not null,
+    loads           double[] not null,
+    blocks          integer not null,
+    estimate        double,
+    median          double,
+    spread          double,
+    low             double,
+    high            double,
+    interval_note   varchar not null,
+    bootstrap_low      double,
+    bootstrap_high     double,
+    bootstrap_coverage double,
+    p_value         double,
+    p_holm          double,
+    comparisons     integer not null,
+    materiality     double not null,
+    gain            varchar not null,
+    reasons         varchar[] not null,
+    regression_limit double not null,
+    regression_low  double,
+    regression      varchar not null,
+    within_best     boolean,
+    weak            boolean not null,
+    missing         varchar[] not null,
+    beside          varchar[] not null,
+    judged_by       varchar not null
+);
+comment on table decisions is 'What may be claimed: one row an arm and workload (stratum x sampling) of the shipped comparison, on the declared metric and loads.';
+comment on column decisions.estimate is 'Geometric mean over blocks of the gain, itself the geometric mean over the declared loads. Above 1 is better, for times too.';
+comment on column decisions.low is 'Lower bound of the decision interval: 95% Student t over blocks.';
+comment on column decisions.p_holm is 'Two-sided p-value of the t statistic, adjusted by Holm over all arms x workloads (comparisons).';
+comment on column decisions.gain is 'claimed; candidate (screening passed the same rule); withheld (passed, and something bars it); not_shown.';
+comment on column decisions.reasons is 'Why no gain is claimed.';
+comment on column decisions.regression is 'shown_absent (regression_low above 1 - regression_limit, from 5 blocks), present (estimate below it) or unresolved.';
+comment on column decisions.regression_low is 'Lower one-sided 99% t bound.';
+comment on column decisions.within_best is 'Whether the estimate lies within decision.within_best of the workload''s best arm.';
+comment on column decisions.beside is 'What may not be left out beside the number: caveats, blocked correctness, confounds, a missing A/A.';
+
+create table decision_repeats (
+    run_id   varchar not null,
+    arm      varchar not null,
+    stratum  varchar not null,
+    sampling varchar not null,
+    block    integer not null,
+    gain     double not null
+);
+comment on table decision_repeats is 'The gain of every block behind a decision; of the baseline''s repeat too (A/A).';
+
+create table aa_validity (
+    run_id       varchar not null,
+    arm          varchar not null,
+    stratum      varchar not null,
+    sampling     varchar not null,
+    metric       varchar not null,
+    blocks       integer not null,
+    estimate     double,
+    low          double,
+    high         double,
+    p_holm       double,
+    spread       double,
+    spread_bound double not null,
+    outcome      varchar not null,
+    reason       varchar not null
+);
+comment on table aa_validity is 'The baseline against its own repeat on every workload. fail: nothing is claimed from the run.';
+comment on column aa_validity.spread is 'Largest |a - b| / mean of the two baselines over blocks.';
+comment on column aa_validity.p_holm is 'Two-sided, adjusted by Holm over workloads; below 0.05 the interval excludes 1.';
+
+create table traffic_mix (
+    run_id       varchar not null,
+    arm          varchar not null,
+    role         varchar not null,
+    sampling     varchar not null,
+    concurrency  integer,
+    arrival_rate double,
+    strata       varchar[] not null,
+    shares       double[] not null,
+    blocks       integer not null,
+    speedup      double,
+    low          double,
+    high         double,
+    interval_note varchar not null,
+    missing      varchar[] not null
+);
+comment on table traffic_mix is 'Speed-up of the declared mix of requests: sum of share x baseline time / sum of share x arm time, time = window seconds per successful request. Descriptive.';
+
+create table drift (
+    run_id       varchar not null,
+    stratum      varchar not null,
+    sampling     varchar not null,
+    concurrency  integer,
+    arrival_rate double,
+    metric       varchar not null,
+    factor       varchar not null,
+    change       double,
+    low          double,
+    high         double,
+    deployments  integer not null,
+    note         varchar not null
+);
+comment on table drift is 'How the metric moved with the place in the block or with elapsed hours, all arms together, each against its own mean. Descriptive.';
+comment on column drift.change is 'Ratio for one more place or hour; 1 is no drift. low and high: 95% of least squares.';
+
+create table nodes (
+    run_id       varchar not null,
+    stratum      varchar not null,
+    sampling     varchar not null,
+    concurrency  integer,
+    arrival_rate double,
+    metric       varchar not null,
+    host         varchar not null,
+    arm          varchar not null,
+    deployments  integer not null,
+    ratio        double not null
+);
+comment on table nodes is 'Each arm on each node against the arm''s mean over all nodes: the node as a nuisance. Descriptive.';
+
+create table looks (
+    run_id varchar not null,
+    unix_s double not null,
+    made_by varchar not null,
+    blocks integer not null
+);
+comment on table looks is 'Each time that results of a run were shown: by which command and after how many whole blocks.';
+comment on column looks.blocks is 'A look before the last block is a chance to stop at a lucky moment; no interval allows for it.';
+
+create view looked as
+select
+    run_id, count(*)::integer as looks, list(distinct blocks order by blocks) as at_blocks,
+    count(distinct blocks) filter (blocks < last)::integer as before_last
+from looks join (
+    select run_id, max(block) as last from deployments group by run_id
+) using (run_id)
+group by run_id;
+comment on view looked is 'How often the results of each run were looked at, after how many blocks, and at how many points before the last block. A lower bound: files can be opened without specbench.';
+
+create view rejected_cells as
+select
+    d.run_id, d.block, d.arm, d.role, c.stratum, c.sampling, c.concurrency, c.arrival_rate, c.cell_id,
+    list(v.gate || ': ' || v.observed || ', required ' || v.required order by v.gate) as reasons
+from cells c join deployments d using (deployment_id)
+join verdicts v on v.outcome = 'fail' and v.deployment_id = c.deployment_id
+    and (v.cell_id is null or v.cell_id = c.cell_id)
+group by all;
+comment on view rejected_cells is 'Cells that no average holds, with every failed ruling on them or their deployment.';
 
 create view runs as
 select

@@ -7,6 +7,7 @@ from pathlib import Path
 import attrs
 import pytest
 
+from specbench.analysis.effects import METRICS
 from specbench.errors import ExperimentError, StoreError
 from specbench.report.charts.sections import figures
 from specbench.report.content import Content, read_content
@@ -181,4 +182,4 @@ def test_a_ratio_is_coloured_only_where_its_interval_excludes_1(content: Content
     for low, high, style in ((1.1, 1.3, "gain"), (0.7, 0.9, "loss"), (0.9, 1.1, "open")):
         effects = [{**row, "low": low, "high": high} for row in content.effects]
         shown = effects_table(attrs.evolve(content, effects=effects))
-        assert shown.count(f"class='{style}'") == len(content.effects) // 4
+        assert shown.count(f"class='{style}'") == len(content.effects) // len(METRICS)

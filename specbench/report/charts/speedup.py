@@ -81,7 +81,9 @@ def _layers(
         unity.encode(x=x),
         alt.Chart(inline(dots))
         .mark_circle(size=26, opacity=0.55, color="#3d5a99")
-        .encode(x=x, y=y, yOffset=offset, tooltip=["arm:N", "load_point:O", "block:N", ratio("ratio")]),
+        .encode(
+            x=x, y=y, yOffset=offset, tooltip=["arm:N", "load_point:O", "block:N", ratio("ratio")]
+        ),
         alt.Chart(inline(ticks))
         .mark_tick(thickness=3, size=11, orient="vertical")
         .encode(
@@ -89,7 +91,14 @@ def _layers(
             y=y,
             yOffset=offset,
             color=colour,
-            tooltip=["arm:N", "load_point:O", "blocks:Q", ratio("ratio"), ratio("low"), ratio("high")],
+            tooltip=[
+                "arm:N",
+                "load_point:O",
+                "blocks:Q",
+                ratio("ratio"),
+                ratio("low"),
+                ratio("high"),
+            ],
         ),
         load_labels(effects, y, offset),
     ]

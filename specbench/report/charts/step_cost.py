@@ -93,9 +93,7 @@ def _layers(found: Sequence[Row], arms: Sequence[str]) -> list[Any]:
         layers.append(
             alt.Chart(inline(columns(bounded, "arm", "load_point", "length_low", "length_high")))
             .mark_rule(color=COLOURS[BREAK_EVEN], strokeWidth=1.5)
-            .encode(
-                x=alt.X("length_low:Q", scale=scale), x2="length_high:Q", y=y, yOffset=offset
-            )
+            .encode(x=alt.X("length_low:Q", scale=scale), x2="length_high:Q", y=y, yOffset=offset)
         )
     return layers
 

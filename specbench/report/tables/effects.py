@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from html import escape
+
 from specbench.report.content import Content, Row
 from specbench.report.tables.html import Cell, span, table, title
 
@@ -17,9 +20,13 @@ def effects_table(content: Content) -> str:
     for row in (*content.repeats, *content.equalised_repeats):
         repeats.setdefault(_key(row), []).append(row)
     body = []
-    for effect in sorted((*content.effects, *content.equalised), key=_order):
-        if effect["metric"] != "output_throughput":
-            continue
+    effects = [
+        effect
+        for effect in sorted((*content.effects, *content.equalised), key=_order)
+        if effect["metric"] == "output_throughput"
+    ]
+    notes = _notes(content, effects)
+    for effect in effects:
         found = repeats.get(_key(effect), [])
         body.append(
             [
@@ -27,10 +34,10 @@ def effects_table(content: Content) -> str:
                 effect["sampling"],
                 f"{effect['load_point']:g}",
                 effect["arm"] + ROLES.get(effect["role"], ""),
-                _compared(effect),
+                compared(effect),
                 _ratio(effect),
-                _differing(content, effect),
                 _interval(effect),
+                " ".join(f"{notes[said]}" for said in _differing(content, effect)) or "-",
                 ", ".join(f"{row['ratio']:.3f}" for row in found) or "-",
                 span([row["baseline"] for row in found]),
                 span([row["arm_value"] for row in found]),
@@ -44,14 +51,17 @@ def effects_table(content: Content) -> str:
         "arm",
         "compared with",
         "speed-up",
-        "what else differed",
         "95% interval",
+        "differs in",
         "every block",
         "baseline tok/s",
         "arm tok/s",
         "missing",
     )
-    return table(headers, body, empty="No block has both the baseline and another arm.")
+    told = "".join(f"<li>{escape(said)}</li>" for said in notes)
+    what = f"<p>What else differed, by number:</p><ol class='notes'>{told}</ol>" if told else ""
+    empty = "No block has both the baseline and another arm."
+    return f"{table(headers, body, empty=empty)}{what}"
 
 
 def _order(effect: Row) -> tuple[object, ...]:
@@ -59,12 +69,13 @@ def _order(effect: Row) -> tuple[object, ...]:
     return effect["stratum"], effect["load_point"], effect["arm"], not shipped
 
 
-def _compared(effect: Row) -> str:
+def compared(effect: Row) -> str:
+    """Give what an arm is compared with."""
     shipped = effect["comparison"] == "shipped"
     return f"{effect['denominator']} ({'as shipped' if shipped else 'equalised'})"
 
 
-def _differing(content: Content, effect: Row) -> str:
+def _differing(content: Content, effect: Row) -> list[str]:
     """Give what differed in the arm and in this cell, and whom that favours."""
     point = [effect[name] for name in ("stratum", "sampling", "load_point")]
     rows = [
@@ -75,12 +86,19 @@ def _differing(content: Content, effect: Row) -> str:
             if [row[name] for name in ("stratum", "sampling", "load_point")] == point
         ),
     ]
-    found = dict.fromkeys(
-        f"{title(row['fact'])} ({row['direction']})"
-        for row in rows
-        if (row["arm"], row["denominator"]) == (effect["arm"], effect["denominator"])
+    return list(
+        dict.fromkeys(
+            f"{title(row['fact'])} ({row['direction']})"
+            for row in rows
+            if (row["arm"], row["denominator"]) == (effect["arm"], effect["denominator"])
+        )
     )
-    return ", ".join(found) or "nothing that is known"
+
+
+def _notes(content: Content, effects: Sequence[Row]) -> dict[str, int]:
+    """Give everything that differed somewhere, numbered in the order of the rows."""
+    said = dict.fromkeys(said for effect in effects for said in _differing(content, effect))
+    return {name: place for place, name in enumerate(said, start=1)}
 
 
 def _key(row: Row) -> tuple[object, ...]:
