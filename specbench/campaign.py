@@ -112,6 +112,10 @@ def plan_facts(planned: Plan) -> dict[str, Any]:
                 stratum: sorted({prompt.source for prompt in planned.read.prompts(stratum)})
                 for stratum in planned.read.strata()
             },
+            "licences": {
+                stratum: sorted({prompt.licence for prompt in planned.read.prompts(stratum)})
+                for stratum in planned.read.strata()
+            },
             "notes": planned.notes,
         }
     )

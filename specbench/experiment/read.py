@@ -15,6 +15,7 @@ import attrs
 import cattrs
 
 from specbench.errors import ExperimentError, Problem
+from specbench.experiment.decision_rules import decision_problems
 from specbench.experiment.model import (
     Arm,
     AttachLauncher,
@@ -111,6 +112,7 @@ def read_experiment(path: Path, methods: Mapping[str, Method[Any]]) -> ReadExper
         [
             *stratum_problems(experiment.load, sizes),
             *cell_name_problems(experiment, read.strata()),
+            *decision_problems(experiment, read.strata()),
         ]
     )
     return read

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import attrs
 import duckdb
 
-from specbench.analysis.effects import METRICS, Point, effects
+from specbench.analysis.effects import paired, summarised
 from specbench.artifacts import find_runs
 from specbench.errors import StoreError
+from specbench.looks import looks
 from specbench.store import index_rows, store
 from specbench.store.anomaly_rows import anomaly_rows
 from specbench.store.comparisons import (
@@ -19,7 +19,10 @@ from specbench.store.comparisons import (
     comparisons,
     difference_rows,
 )
+from specbench.store.decision_rows import decision_rows, declared, nuisance_rows
+from specbench.store.explanatory_rows import correlation_rows, step_cost_rows
 from specbench.store.judged_run import JudgedRun, judged_deployments
+from specbench.store.points import Usable, cells_of, placed, points
 
 
 @attrs.frozen(kw_only=True)
@@ -93,40 +96,36 @@ def _ingest_run(connection: duckdb.DuckDBPyConnection, run: JudgedRun) -> None:
         told = list(cell_difference_rows(run.run_id, comparison))
         store.insert(connection, "cell_differences", told)
         # A rehearsal is a trial of one arm: nothing is compared in it.
-        points = () if run.plan["rehearsal"] else _points(comparison, confirming=confirming)
-        found = effects(points)
-        told = [index_rows.effect_row(run, comparison, effect) for effect in found]
-        store.insert(connection, "effects", told)
-        told = [row for effect in found for row in index_rows.repeat_rows(run, comparison, effect)]
-        store.insert(connection, "repeats", told)
+        if not run.plan["rehearsal"]:
+            cells = cells_of(comparison, confirming=confirming)
+            _ingest_effects(connection, run, comparison, cells)
+    seen = [{"run_id": run.run_id, **attrs.asdict(look)} for look in looks(run.folder)]
+    store.insert(connection, "looks", seen)
 
 
-def _points(comparison: Comparison, *, confirming: bool) -> Iterator[Point]:
-    """Give every cell's values, without those that a ruling keeps out of effects."""
-    barred = comparison.barred()
-    for item in comparison.deployments:
-        name = item.arm["name"]
-        reasons = [v.gate for v in item.verdicts if v.outcome == "fail"]
-        if (item.block, name) in barred:
-            reasons.append(f"{barred[item.block, name]} differs from the baseline's")
-        if item.same_process_as is not None:
-            reasons.append(f"the same server process as in {item.same_process_as}")
-        if item.split and confirming:
-            reasons.append("its cells come from several attempts")
-        for cell in item.cells:
-            failed = [v.gate for v in cell.judged.verdicts if v.outcome == "fail"]
-            excluded = ", ".join([*reasons, *failed])
-            for metric in METRICS:
-                value = getattr(cell.judged.summary, metric)
-                yield Point(
-                    block=item.block,
-                    arm=name,
-                    role=comparison.role(item),  # type: ignore[arg-type]  # planned as one
-                    stratum=cell.facts["stratum"],
-                    sampling=cell.facts["sampling"],
-                    concurrency=cell.facts["concurrency"],
-                    arrival_rate=cell.facts.get("arrival_rate"),
-                    metric=metric,
-                    value=None if excluded else value,
-                    excluded=excluded,
-                )
+def _ingest_effects(
+    connection: duckdb.DuckDBPyConnection,
+    run: JudgedRun,
+    comparison: Comparison,
+    cells: tuple[Usable, ...],
+) -> None:
+    pairs = paired(points(comparison, cells))
+    found = [summarised(pair) for pair in pairs]
+    told = [index_rows.effect_row(run, comparison, effect) for effect in found]
+    store.insert(connection, "effects", told)
+    told = [row for effect in found for row in index_rows.repeat_rows(run, comparison, effect)]
+    store.insert(connection, "repeats", told)
+    by_block, over_blocks = step_cost_rows(run.run_id, comparison, cells)
+    store.insert(connection, "step_costs", by_block)
+    store.insert(connection, "break_evens", over_blocks)
+    if comparison.kind != "shipped":
+        # Equalised effects explain; what is served is decided on as it is shipped.
+        return
+    store.insert(connection, "correlations", correlation_rows(run.run_id, comparison, found))
+    values = list(placed(cells, declared(run).metric))
+    ruled = decision_rows(run, comparison, pairs, [value for _, value in values], blocked={})
+    for table in ("decisions", "decision_repeats", "aa_validity", "traffic_mix"):
+        store.insert(connection, table, getattr(ruled, table))
+    drifts, on_nodes = nuisance_rows(run, values)
+    store.insert(connection, "drift", drifts)
+    store.insert(connection, "nodes", on_nodes)

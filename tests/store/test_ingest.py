@@ -32,10 +32,13 @@ TABLES = (
     "warnings",
     "effects",
     "repeats",
+    "step_costs",
+    "break_evens",
+    "correlations",
 )
 
 # Whether cells differ, and fit, depends on how this machine ran them; this engine warns of nothing.
-MAY_BE_EMPTY = ("cell_differences", "anomalies", "warnings")
+MAY_BE_EMPTY = ("cell_differences", "anomalies", "warnings", "aa_validity", "traffic_mix")
 
 
 def counter(text: str, name: str, position: int | None = None) -> float:
