@@ -32,6 +32,8 @@ from specbench.traffic.warmup import warm
 
 OnRow = Callable[[RequestRow], None]
 GREEDY = Sampling(name="greedy")
+TOP_LOGPROBS = 5
+"""Likeliest tokens that captures keep of each place, for the near-tie test."""
 FILLING = 8
 """Requests in flight while a warm prefix cache is filled, which is not measured."""
 
@@ -50,17 +52,30 @@ class Measuring:
         self._load = planned.read.experiment.load
         self._seed = planned.read.experiment.design.seed
 
-    async def capture(self, attempt: AttemptFolder, server: Server) -> None:
-        """Record the greedy outputs on the correctness prompts, each time in another order."""
+    async def capture(
+        self, deployment: PlannedDeployment, attempt: AttemptFolder, server: Server
+    ) -> None:
+        """Record the greedy outputs on the correctness prompts, each time in another order.
+
+        Every arm is asked for log-probabilities, unless its engine would not draft then: the
+        captures would show another path than the one that is measured.
+        """
         asked, workload = self._plan.read.experiment.correctness, self._plan.read.correctness
         if asked is None or workload is None:
             return
+        plain = deployment.arm.counting is None
+        target = self._plan.read.experiment.target
+        asks_logprobs = plain or self._plan.engine.drafts_with_logprobs(target)
         for number in range(1, asked.captures + 1):
             prompts = shuffled(workload.prompts, self._seed + number)
             windows: list[Window] = []
             for concurrency in asked.concurrency:
                 salt = f"{self._run_id}/{attempt.path.name}/capture-{number}-c{concurrency}"
-                wording = attrs.evolve(self._wording(server, GREEDY, salt), shared_salt=None)
+                wording = attrs.evolve(
+                    self._wording(server, GREEDY, salt),
+                    shared_salt=None,
+                    top_logprobs=TOP_LOGPROBS if asks_logprobs else None,
+                )
                 requests = measured(prompts, len(prompts), wording)
                 windows.append(
                     await drive(
