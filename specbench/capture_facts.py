@@ -8,6 +8,11 @@ import attrs
 
 from specbench.facts import Candidates, RequestStatus
 
+TOP_LOGPROBS = 5
+"""Likeliest tokens of each place that captures ask for."""
+KEPT_NATS = 10.0
+"""Those further behind the likeliest, e^10 times less likely, are not kept."""
+
 
 @attrs.frozen(kw_only=True)
 class CapturedOutput:
@@ -30,14 +35,17 @@ class Capture:
     """One pass over the correctness prompts at one concurrency."""
 
     arm: str
+    role: str = "arm"
+    """baseline, noise_floor (the baseline launched again), equalised or arm."""
     deployment: str
     """What was launched for it. Two captures of one deployment share it."""
-    number: int
+    block: int = 1
+    number: int = 1
     """1, 2: another number is another seeded order."""
-    concurrency: int
-    outputs: tuple[CapturedOutput, ...]
+    concurrency: int = 1
+    outputs: tuple[CapturedOutput, ...] = ()
 
     @property
     def name(self) -> str:
         """How people name it."""
-        return f"{self.deployment}, capture {self.number}"
+        return f"{self.deployment} capture {self.number}"

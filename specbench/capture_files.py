@@ -8,6 +8,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
+import attrs
 import cattrs
 
 from specbench.capture_facts import Capture, CapturedOutput
@@ -40,8 +41,8 @@ def _line(window: Window, row: RequestRow, output: Output) -> dict[str, Any]:
     }
 
 
-def read_captures(path: Path, *, arm: str, deployment: str, number: int) -> tuple[Capture, ...]:
-    """Give the captures of a file, one for each concurrency in it.
+def read_captures(path: Path, about: Capture) -> tuple[Capture, ...]:
+    """Give the captures of a file, one for each concurrency in it, with all else as in `about`.
 
     Raises:
         StoreError: The file cannot be read, or a line of it is none of a capture.
@@ -62,12 +63,6 @@ def read_captures(path: Path, *, arm: str, deployment: str, number: int) -> tupl
             ) from error
     found.sort(key=lambda item: item[0])
     return tuple(
-        Capture(
-            arm=arm,
-            deployment=deployment,
-            number=number,
-            concurrency=concurrency,
-            outputs=tuple(output for _, output in group),
-        )
+        attrs.evolve(about, concurrency=concurrency, outputs=tuple(output for _, output in group))
         for concurrency, group in groupby(found, key=lambda item: item[0])
     )

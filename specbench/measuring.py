@@ -10,6 +10,7 @@ import attrs
 
 import specbench
 from specbench.artifacts import AttemptFolder
+from specbench.capture_facts import TOP_LOGPROBS
 from specbench.errors import DeploymentError
 from specbench.experiment.model import Sampling
 from specbench.experiment.prompt import Prompt
@@ -32,8 +33,6 @@ from specbench.traffic.warmup import warm
 
 OnRow = Callable[[RequestRow], None]
 GREEDY = Sampling(name="greedy")
-TOP_LOGPROBS = 5
-"""Likeliest tokens that captures keep of each place, for the near-tie test."""
 FILLING = 8
 """Requests in flight while a warm prefix cache is filled, which is not measured."""
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import attrs
 import pytest
 
-from specbench.capture_facts import CapturedOutput
+from specbench.capture_facts import Capture, CapturedOutput
 from specbench.capture_files import capture_text, read_captures
 from specbench.errors import StoreError
 from specbench.facts import Output, Window
@@ -39,10 +39,10 @@ def window(concurrency: int) -> Window:
 def test_captures_come_back_as_they_were_written_one_for_each_concurrency(tmp_path: Path) -> None:
     path = tmp_path / "capture-1.jsonl"
     path.write_text(capture_text([window(8), window(1)]), encoding="utf-8")
-    found = read_captures(path, arm="a", deployment="b01-01-a", number=1)
+    found = read_captures(path, Capture(arm="a", deployment="b01-01-a"))
     assert [(item.concurrency, item.name) for item in found] == [
-        (1, "b01-01-a, capture 1"),
-        (8, "b01-01-a, capture 1"),
+        (1, "b01-01-a capture 1"),
+        (8, "b01-01-a capture 1"),
     ]
     assert found[0].outputs == (
         CapturedOutput(
@@ -61,7 +61,7 @@ def test_captures_of_earlier_versions_are_read(tmp_path: Path) -> None:
     path = tmp_path / "capture-1.jsonl"
     line = {"concurrency": 2, "status": "ok", "error": None, "request_id": "r", "prompt_id": "p"}
     path.write_text(json.dumps({**line, "text": "x", "token_ids": [1], "finish_reason": "stop"}))
-    (capture,) = read_captures(path, arm="a", deployment="d", number=1)
+    (capture,) = read_captures(path, Capture(arm="a", deployment="d"))
     assert capture.outputs[0].candidates is None
 
 
@@ -70,4 +70,4 @@ def test_what_is_no_capture_is_refused_with_its_line(tmp_path: Path, line: str) 
     path = tmp_path / "c.jsonl"
     path.write_text(capture_text([window(1)]) + line)
     with pytest.raises(StoreError, match=r"c\.jsonl:3: this is no line of a capture"):
-        read_captures(path, arm="a", deployment="d", number=1)
+        read_captures(path, Capture(arm="a", deployment="d"))

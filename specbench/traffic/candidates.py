@@ -6,12 +6,11 @@ one text. Of a speculative step an event carries those of all its tokens (seen o
 
 from __future__ import annotations
 
+from specbench.capture_facts import KEPT_NATS
 from specbench.facts import Candidates
 from specbench.traffic.server_events import Logprobs, TokenLogprobs
 
 ID_PREFIX = "token_id:"
-KEPT_NATS = 10.0
-"""Tokens further behind the likeliest, e^10 times less likely, are not kept."""
 DIGITS = 3
 """Of a nat: bfloat16 logits of usual size are 0.06 or 0.125 apart."""
 
