@@ -11,10 +11,11 @@ import attrs
 import specbench
 from specbench.artifacts import AttemptFolder
 from specbench.capture_facts import TOP_LOGPROBS
+from specbench.capturing import captured
 from specbench.errors import DeploymentError
 from specbench.experiment.model import Sampling
 from specbench.experiment.prompt import Prompt
-from specbench.facts import Output, RequestRow, Window
+from specbench.facts import Output, RequestRow
 from specbench.journal import Journal
 from specbench.judge.cells import same_prompts
 from specbench.judge.counters import prefix_hit_rate
@@ -66,26 +67,18 @@ class Measuring:
         target = self._plan.read.experiment.target
         asks_logprobs = plain or self._plan.engine.drafts_with_logprobs(target)
         for number in range(1, asked.captures + 1):
-            prompts = shuffled(workload.prompts, self._seed + number)
-            windows: list[Window] = []
-            for concurrency in asked.concurrency:
-                salt = f"{self._run_id}/{attempt.path.name}/capture-{number}-c{concurrency}"
-                wording = attrs.evolve(
+            salt = f"{self._run_id}/{attempt.path.name}/capture-{number}"
+            windows = await captured(
+                workload.prompts,
+                attrs.evolve(
                     self._wording(server, GREEDY, salt),
-                    shared_salt=None,
                     top_logprobs=TOP_LOGPROBS if asks_logprobs else None,
-                )
-                requests = measured(prompts, len(prompts), wording)
-                windows.append(
-                    await drive(
-                        requests,
-                        LoadPoint(
-                            base_url=server.base_url,
-                            timeouts=self._load.timeouts,
-                            concurrency=concurrency,
-                        ),
-                    )
-                )
+                ),
+                server.base_url,
+                self._load.timeouts,
+                concurrency=asked.concurrency,
+                seed=self._seed + number,
+            )
             attempt.write_capture(number, windows)
 
     async def measure(

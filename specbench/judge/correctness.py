@@ -108,7 +108,9 @@ def rule(
         plain = [capture for capture in here if capture.role in ("baseline", "noise_floor")]
         # Of several baselines of a block the first is compared with; the others are controls.
         baselines = {(c.block, c.number): c for c in reversed(plain) if c.role == "baseline"}
-        cross = tuple(cross_deployment(plain))
+        if not baselines:
+            continue
+        cross, within = tuple(cross_deployment(plain)), within_deployment(plain)
         for arm in dict.fromkeys(c.arm for c in here if c.role == "arm"):
             own = [capture for capture in here if capture.arm == arm]
             pairs = [
@@ -117,7 +119,7 @@ def rule(
                 if (capture.block, capture.number) in baselines
             ]
             if pairs:
-                controls = (within_deployment(plain), *own_controls(arm, own))
+                controls = (within, *own_controls(arm, own))
                 shown = [control for control in controls if control.pairs]
                 found.append(rule_pairs(pairs, cross, plain, shown, margins, near_tie_nats))
     return tuple(found)

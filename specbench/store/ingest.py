@@ -11,7 +11,7 @@ import duckdb
 from specbench.analysis.effects import METRICS, Point, effects
 from specbench.artifacts import find_runs
 from specbench.errors import StoreError
-from specbench.store import index_rows, store
+from specbench.store import correctness_rows, index_rows, store
 from specbench.store.anomaly_rows import anomaly_rows
 from specbench.store.comparisons import (
     Comparison,
@@ -19,7 +19,7 @@ from specbench.store.comparisons import (
     comparisons,
     difference_rows,
 )
-from specbench.store.judged_run import JudgedRun, judged_deployments
+from specbench.store.judged_run import JudgedDeployment, JudgedRun, judged_deployments
 
 
 @attrs.frozen(kw_only=True)
@@ -86,6 +86,7 @@ def _ingest_run(connection: duckdb.DuckDBPyConnection, run: JudgedRun) -> None:
     )
     store.insert(connection, "verdicts", list(index_rows.clock_rows(deployments)))
     store.insert(connection, "anomalies", list(anomaly_rows(run, deployments)))
+    _ingest_correctness(connection, run, deployments)
     confirming = run.experiment["stage"] == "confirmation"
     for comparison in comparisons(deployments):
         told = list(difference_rows(run.run_id, comparison))
@@ -99,6 +100,19 @@ def _ingest_run(connection: duckdb.DuckDBPyConnection, run: JudgedRun) -> None:
         store.insert(connection, "effects", told)
         told = [row for effect in found for row in index_rows.repeat_rows(run, comparison, effect)]
         store.insert(connection, "repeats", told)
+
+
+def _ingest_correctness(
+    connection: duckdb.DuckDBPyConnection, run: JudgedRun, deployments: list[JudgedDeployment]
+) -> None:
+    ruled = correctness_rows.correctness_verdicts(run, deployments)
+    for table, found in (
+        ("correctness", correctness_rows.correctness_rows(run, ruled)),
+        ("correctness_controls", correctness_rows.control_rows(run, ruled)),
+        ("divergences", correctness_rows.divergence_rows(run, ruled)),
+        ("verdicts", correctness_rows.gate_rows(deployments, ruled)),
+    ):
+        store.insert(connection, table, list(found))
 
 
 def _points(comparison: Comparison, *, confirming: bool) -> Iterator[Point]:
