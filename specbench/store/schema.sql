@@ -241,9 +241,85 @@ create table captures (
     prompt_id     varchar not null,
     status        varchar not null,
     text          varchar not null,
-    finish_reason varchar
+    finish_reason varchar,
+    completion_tokens integer
 );
 comment on table captures is 'Greedy outputs on the correctness prompts.';
+
+create table correctness (
+    run_id                    varchar not null,
+    arm                       varchar not null,
+    concurrency               integer not null,
+    verdict                   varchar not null,
+    reason                    varchar not null,
+    explanation               varchar,
+    pairs                     integer not null,
+    outputs                   integer not null,
+    exact                     integer not null,
+    control_pairs             integer not null,
+    control_outputs           integer not null,
+    control_exact             integer not null,
+    prefix_fraction           double,
+    prefix_fraction_control   double,
+    prefix_fraction_allowance double,
+    edit_distance             double,
+    edit_distance_control     double,
+    edit_distance_allowance   double,
+    tokens                    integer,
+    tokens_control            integer,
+    tokens_allowance          integer,
+    divergences               integer not null,
+    near_ties                 integer not null,
+    unexplained               integer not null,
+    judged_by                 varchar not null
+);
+comment on table correctness is 'The correctness gate on every arm at every captured concurrency. A pass is no evidence of a violation, not a proof.';
+comment on column correctness.verdict is 'pass, pass-explained, undecided or blocked.';
+comment on column correctness.explanation is 'What a person recorded. It is shown, and changes no verdict.';
+comment on column correctness.exact is 'Equal texts of so many outputs. Shown, not gated.';
+comment on column correctness.prefix_fraction is 'The worst: common prefix / the shorter text. Null, as all measures, without a control.';
+comment on column correctness.edit_distance is 'The worst: edit distance / the longer text.';
+comment on column correctness.tokens is 'The worst difference in completion tokens.';
+
+create table correctness_controls (
+    run_id          varchar not null,
+    arm             varchar not null,
+    concurrency     integer not null,
+    kind            varchar not null,
+    control_arm     varchar not null,
+    compared        boolean not null,
+    pairs           integer not null,
+    outputs         integer not null,
+    exact           integer not null,
+    prefix_fraction double not null,
+    edit_distance   double not null,
+    tokens          integer not null
+);
+comment on table correctness_controls is 'How far equal servers differ, beside the verdict on an arm. Those not compared are reported.';
+comment on column correctness_controls.control_arm is 'Whose captures were paired.';
+
+create table divergences (
+    run_id      varchar not null,
+    arm         varchar not null,
+    concurrency integer not null,
+    pair        varchar not null,
+    prompt_id   varchar not null,
+    token       integer,
+    character   integer not null,
+    behind_nats double,
+    beyond_nats double,
+    near_tie    boolean,
+    shown_by    varchar,
+    explained   boolean not null,
+    before      varchar not null,
+    reference   varchar not null,
+    other       varchar not null
+);
+comment on table divergences is 'Where an arm''s output first leaves the baseline''s.';
+comment on column divergences.behind_nats is 'By how much the arm''s token lies behind the baseline''s best; null where it is not listed.';
+comment on column divergences.beyond_nats is 'It lies at least this far behind: it is not among the listed tokens.';
+comment on column divergences.near_tie is 'Null where nobody can tell.';
+comment on column divergences.shown_by is 'A capture without speculation that took the same turn.';
 
 create table verdicts (
     deployment_id varchar not null,
@@ -532,9 +608,33 @@ from cells c join deployments d using (deployment_id)
 where c.acceptance_by_position is not null;
 comment on view acceptance_positions is 'Accepted at position i / drafts, one row a position (from 1).';
 
+create view arm_correctness as
+with worst as (
+    select
+        run_id, arm,
+        ['pass', 'pass-explained', 'undecided', 'blocked'][max(list_position(
+            ['pass', 'pass-explained', 'undecided', 'blocked'], verdict))] as verdict,
+        string_agg(distinct explanation, '; ') as explanation
+    from correctness group by run_id, arm
+),
+arms as (
+    select run_id, arm, role, any_value(caveats) as caveats from deployments group by all
+)
+select
+    a.run_id, a.arm,
+    case when w.verdict is not null then w.verdict
+        when a.role <> 'arm' then 'reference' else 'not captured' end as correctness,
+    w.explanation, coalesce(a.caveats, []) as caveats,
+    concat_ws('; ',
+        case when w.verdict = 'blocked' then 'blocked by the correctness gate' end,
+        case when len(a.caveats) > 0 then array_to_string(a.caveats, '; ') end) as barred
+from arms a left join worst w using (run_id, arm);
+comment on view arm_correctness is 'Each arm''s worst verdict over its concurrencies, its caveats, and why nothing may be claimed of it.';
+comment on column arm_correctness.barred is 'Why no gain of this arm is ever claimed; empty where none is barred.';
+
 create view speedups as
-select e.*, x.simulated
-from effects e join experiments x using (run_id)
+select e.*, x.simulated, c.correctness, c.explanation, c.caveats, c.barred
+from effects e join experiments x using (run_id) left join arm_correctness c using (run_id, arm)
 where e.metric = 'output_throughput';
 comment on view speedups is 'Throughput effects: above 1 the arm is faster than the baseline.';
 
