@@ -38,6 +38,7 @@ class Content:
     anomalies: list[Row]
     verdicts: list[Row]
     outputs: list[Row]
+    sampled_outputs: list[Row]
     unservable: list[Row]
     """Arms that were planned and never launched, each with the reasons."""
 
@@ -125,6 +126,10 @@ def read_content(connection: duckdb.DuckDBPyConnection, run_id: str | None) -> C
             "where run_id = ? and outcome <> 'pass' order by outcome, place, gate"
         ),
         outputs=read(_SAME_OUTPUTS),
+        sampled_outputs=read(
+            "select * from sampled_outputs where run_id = ? "
+            "order by stratum, sampling, concurrency, arrival_rate, arm, respect"
+        ),
         unservable=list(_unservable(found[0]["plan"], [row["arm"] for row in arms])),
     )
 

@@ -17,6 +17,7 @@ from specbench.report import tables
 from specbench.report.bundle import javascript
 from specbench.report.charts import SECTIONS, Figure, figures
 from specbench.report.content import Content, read_content
+from specbench.report.sampled import sampled_section
 from specbench.store.store import opened
 
 FORMATS = ("html", "png", "svg")
@@ -80,6 +81,7 @@ def html_page(content: Content, drawn: Sequence[Figure]) -> str:
         failures=tables.failures_table(content),
         verdicts=tables.verdicts_table(content),
         outputs=tables.outputs_table(content),
+        sampled_outputs=sampled_section(content),
         cells=tables.cells_table(content),
         provenance=tables.provenance_table(content),
         commands=tables.commands(content),

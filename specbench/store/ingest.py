@@ -20,6 +20,7 @@ from specbench.store.comparisons import (
     difference_rows,
 )
 from specbench.store.judged_run import JudgedRun, judged_deployments
+from specbench.store.sampled_outputs import sampled_rows
 
 
 @attrs.frozen(kw_only=True)
@@ -92,6 +93,8 @@ def _ingest_run(connection: duckdb.DuckDBPyConnection, run: JudgedRun) -> None:
         store.insert(connection, "differences", told)
         told = list(cell_difference_rows(run.run_id, comparison))
         store.insert(connection, "cell_differences", told)
+        if comparison.kind == "shipped":
+            store.insert(connection, "sampled_outputs", sampled_rows(run, comparison))
         # A rehearsal is a trial of one arm: nothing is compared in it.
         points = () if run.plan["rehearsal"] else _points(comparison, confirming=confirming)
         found = effects(points)
