@@ -30,12 +30,14 @@ TABLES = (
     "cell_differences",
     "anomalies",
     "warnings",
+    "sampled_outputs",
     "effects",
     "repeats",
 )
 
-# Whether cells differ, and fit, depends on how this machine ran them; this engine warns of nothing.
-MAY_BE_EMPTY = ("cell_differences", "anomalies", "warnings")
+# Whether cells differ, and fit, depends on how this machine ran them; this engine warns of nothing,
+# and its requests are greedy.
+MAY_BE_EMPTY = ("cell_differences", "anomalies", "warnings", "sampled_outputs")
 
 
 def counter(text: str, name: str, position: int | None = None) -> float:

@@ -141,6 +141,17 @@ def test_custom_rows_are_named_by_their_line(tmp_path: Path) -> None:
     assert made(tmp_path / "c.jsonl", max_tokens=9).prompts[0].max_tokens == 9
 
 
+def test_a_table_keeps_when_its_rows_arrived(tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_text("prompt,time\nSay hi,1700000000.25\nGo,1700000003\nWhy,\n")
+    prompts = made(tmp_path / "t.csv", columns={"arrival_s": "time"}).prompts
+    assert [p.arrival_s for p in prompts] == [1700000000.25, 1700000003.0, None]
+    (tmp_path / "t.csv").write_text("prompt,time\nSay hi,noon\nGo,-1\n")
+    mapped = ("--column", "arrival_s=time")
+    refused = run_cli("workload", "prepare", tmp_path / "t.csv", "-o", tmp_path / "o", *mapped)
+    assert "t.csv:2: an arrival at 'noon', which is no number" in str(refused.exception)
+    assert "t.csv:3: an arrival at '-1'" in str(refused.exception)
+
+
 def test_tables_have_mapped_columns(tmp_path: Path) -> None:
     rows = [
         {"key": "a", "ask": 'Say "hi",\nplease', "kind": "x"},
