@@ -7,6 +7,7 @@ import json
 import attrs
 import pytest
 
+from specbench.report import tables
 from specbench.report.content import read_content
 from specbench.report.sampled import sampled_section
 from specbench.store.store import opened, rows
@@ -15,7 +16,9 @@ from tests.conftest import SMALL, FinishedRun, run_cli, run_small
 NGRAM = SMALL[SMALL.index('  - {name: "ngram') : SMALL.index("  - {name: eagle")]
 SAMPLED = (
     SMALL.replace(NGRAM, "")
-    .replace("load: {", "sampling: [{name: t1, temperature: 1, seed: 4}]\nload: {")
+    .replace(
+        "load: {", "prefix_cache: off\nsampling: [{name: t1, temperature: 1, seed: 4}]\nload: {"
+    )
     .replace(
         "{concurrency: [1, 4], requests: {1: 6, 4: 12}}", "{concurrency: [8], requests: {8: 24}}"
     )
@@ -55,6 +58,18 @@ def test_page_and_numbers_tell_it_and_call_nothing_equal(ran: FinishedRun) -> No
     assert "pairs of tokens" in section
     assert "does not prove that there is none" in section
     assert "lossless" not in text
+
+
+def test_without_a_prefix_cache_no_server_looks_anything_up(ran: FinishedRun) -> None:
+    with opened(ran.results) as connection:
+        cells = rows(connection, "select prefix_queries, prefix_hit_rate from cells")
+        ruled = rows(connection, "select * from verdicts where gate = 'prefix_reuse'")
+        launched = rows(connection, "select command from deployments")
+        content = read_content(connection, None)
+    assert [tuple(cell.values()) for cell in cells] == [(0, None)] * 3
+    assert {(row["outcome"], row["observed"]) for row in ruled} == {("pass", "no look-ups")}
+    assert all("--no-enable-prefix-caching" in row["command"] for row in launched)
+    assert "<th>prefix hits</th>" in tables.cells_table(content)
 
 
 def test_a_difference_stands_out_and_what_is_undecided_says_why(ran: FinishedRun) -> None:

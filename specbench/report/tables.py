@@ -129,6 +129,7 @@ def cells_table(content: Content) -> str:
             _number(cell["acceptance_rate"], ".1%"),
             _number(cell["acceptance_length"], ".2f"),
             _number(cell["tokens_per_step"], ".2f"),
+            _number(cell["prefix_hit_rate"], ".1%"),
             ("rejected", "bad") if cell["rejected"] else "ok",
         ]
         for cell in content.cells
@@ -149,6 +150,7 @@ def cells_table(content: Content) -> str:
         "accepted / drafted",
         "accept. length",
         "tokens / step",
+        "prefix hits",
         "cell",
     )
     return table(headers, body, empty="No cell was measured.")
