@@ -256,6 +256,40 @@ def test_a_cut_copy_is_named_by_its_line(
     assert not (tmp_path / "out.jsonl").exists()
 
 
+def table(path: Path, rows: Rows) -> Path:
+    with path.open("w", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(["id", "prompt"])
+        writer.writerows([n, "Say\nit"] for n, _ in enumerate(rows))
+    return path
+
+
+@pytest.mark.parametrize(
+    ("name", "write", "rows", "line"),
+    [
+        ("q.jsonl", lines, QUESTIONS, 2),
+        ("h.jsonl", lines, HUMANEVAL * 3, 2),
+        ("c.jsonl", lines, CUSTOM * 3, 1),
+        ("o.jsonl", lines, OPENAI * 3, 2),
+        ("d.jsonl", lines, DOCUMENTS, 3),
+        ("s.json", array, SHAREGPT, 7),
+        # Each row of this table takes two lines.
+        ("t.csv", table, CUSTOM * 9, 8),
+    ],
+)
+def test_a_byte_that_is_no_text_is_named_by_its_line(
+    tmp_path: Path, name: str, write: Callable[[Path, Rows], Path], rows: Rows, line: int
+) -> None:
+    path = write(tmp_path / name, rows)
+    content = path.read_bytes().split(b"\n")
+    content[line - 1] = content[line - 1][:-3] + b"\xff" + content[line - 1][-2:]
+    path.write_bytes(b"\n".join(content))
+    result = run_cli("workload", "prepare", path, "-o", tmp_path / "out.jsonl")
+    assert isinstance(result.exception, ExperimentError)
+    assert f"{path}:{line}: no UTF-8 text" in str(result.exception)
+    assert not (tmp_path / "out.jsonl").exists()
+
+
 def test_cut_tables_are_named_by_their_row(tmp_path: Path) -> None:
     (tmp_path / "t.csv").write_text('id,prompt\na,Go\nb,"half of a')
     assert "t.csv:3: no valid CSV" in str(made(tmp_path / "t.csv").bad[0])
