@@ -45,6 +45,7 @@ class Content:
     nodes: list[Row]
     looked: list[Row]
     """One row; none where nobody looked before."""
+    sampled_outputs: list[Row]
     unservable: list[Row]
     """Arms that were planned and never launched, each with the reasons."""
 
@@ -146,6 +147,10 @@ def read_content(connection: duckdb.DuckDBPyConnection, run_id: str | None) -> C
         ),
         nodes=read("select * from nodes where run_id = ? order by all"),
         looked=read("select * from looked where run_id = ?"),
+        sampled_outputs=read(
+            "select * from sampled_outputs where run_id = ? "
+            "order by stratum, sampling, concurrency, arrival_rate, arm, respect"
+        ),
         unservable=list(_unservable(found[0]["plan"], [row["arm"] for row in arms])),
     )
 

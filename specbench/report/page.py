@@ -17,6 +17,7 @@ from specbench.report.bundle import javascript
 from specbench.report.charts.figure import Figure
 from specbench.report.charts.sections import SECTIONS, figures
 from specbench.report.content import Content, read_content
+from specbench.report.sampled import sampled_section
 from specbench.report.tables.cells import cells_table
 from specbench.report.tables.differences import (
     anomalies_table,
@@ -91,6 +92,7 @@ def html_page(content: Content, drawn: Sequence[Figure]) -> str:
         failures=failures_table(content),
         verdicts=verdicts_table(content),
         outputs=outputs_table(content),
+        sampled_outputs=sampled_section(content),
         cells=cells_table(content),
         provenance=provenance_table(content),
         commands=commands(content),

@@ -26,6 +26,7 @@ from specbench.store.decision_rows import decision_rows, declared, nuisance_rows
 from specbench.store.explanatory_rows import correlation_rows, step_cost_rows
 from specbench.store.judged_run import JudgedDeployment, JudgedRun, judged_deployments
 from specbench.store.points import Usable, cells_of, placed, points
+from specbench.store.sampled_outputs import sampled_rows
 
 
 @attrs.frozen(kw_only=True)
@@ -99,6 +100,8 @@ def _ingest_run(connection: duckdb.DuckDBPyConnection, run: JudgedRun) -> None:
         store.insert(connection, "differences", told)
         told = list(cell_difference_rows(run.run_id, comparison))
         store.insert(connection, "cell_differences", told)
+        if comparison.kind == "shipped":
+            store.insert(connection, "sampled_outputs", sampled_rows(run, comparison))
         # A rehearsal is a trial of one arm: nothing is compared in it.
         if not run.plan["rehearsal"]:
             cells = cells_of(comparison, confirming=confirming)

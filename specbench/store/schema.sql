@@ -384,6 +384,36 @@ create table anomalies (
 );
 comment on table anomalies is 'Numbers that do not fit together, in words. Nothing is rejected by them. Neither concurrency nor rate: about all load points.';
 
+create table sampled_outputs (
+    run_id           varchar not null,
+    arm              varchar not null,
+    stratum          varchar not null,
+    sampling         varchar not null,
+    concurrency      integer,
+    arrival_rate     double,
+    control          varchar not null,
+    blocks           integer[] not null,
+    outputs          integer not null,
+    respect          varchar,
+    arm_distance     double,
+    control_distance double,
+    p_value          double,
+    least_p_value    double,
+    p_adjusted       double,
+    outcome          varchar not null,
+    reason           varchar not null,
+    judged_by        varchar not null
+);
+comment on table sampled_outputs is 'Whether an arm''s outputs under a sampling that is not greedy come from the baseline''s distribution: one row a load point and respect. Never by equality; finding no difference is no proof that there is none.';
+comment on column sampled_outputs.control is 'What the arm is measured against: another deployment of the baseline''s configuration. Empty where there is none.';
+comment on column sampled_outputs.outputs is 'Outputs on each of the three sides; the baseline''s from every other pass over the prompts, those of arm and control from the passes between.';
+comment on column sampled_outputs.respect is 'length (tokens), first_token or ngram (pairs of tokens; shares from 0 to 1); null where nothing could be compared.';
+comment on column sampled_outputs.arm_distance is 'Distance of the arm from the baseline, a mean over prompts; control_distance: that of the control.';
+comment on column sampled_outputs.p_value is 'Chance of an arm that much further away than the control, when it samples as the control does (permutation test).';
+comment on column sampled_outputs.least_p_value is 'The smallest p-value that so many outputs can give.';
+comment on column sampled_outputs.p_adjusted is 'p_value by Holm over all rows of the run.';
+comment on column sampled_outputs.outcome is 'differs (p_adjusted at most 0.05), none shown, or undecided with its reason.';
+
 create table effects (
     run_id        varchar not null,
     comparison    varchar not null,
