@@ -37,6 +37,19 @@ def t_interval(logs: Sequence[float], level: float = LEVEL) -> tuple[Interval | 
     return Interval(math.exp(mean - half), math.exp(mean + half)), note
 
 
+def mean_interval(values: Sequence[float], level: float = LEVEL) -> Interval | None:
+    """Give the t interval of an arithmetic mean over blocks; None under 3 blocks.
+
+    For what is no ratio, such as lengths, which may lie below 0.
+    """
+    count = len(values)
+    if count < LEAST_BLOCKS:
+        return None
+    mean = statistics.fmean(values)
+    half = _quantile((1 + level) / 2, count - 1) * _standard_error(values)
+    return Interval(mean - half, mean + half)
+
+
 def lower_bound(logs: Sequence[float], level: float) -> float | None:
     """Give the one-sided lower t bound of a geometric mean; None under 3 blocks."""
     count = len(logs)
@@ -70,8 +83,8 @@ def spread(values: Sequence[float]) -> float | None:
     return (max(values) - min(values)) / statistics.fmean(values)
 
 
-def _standard_error(logs: Sequence[float]) -> float:
-    return statistics.stdev(logs) / math.sqrt(len(logs))
+def _standard_error(values: Sequence[float]) -> float:
+    return statistics.stdev(values) / math.sqrt(len(values))
 
 
 @cache

@@ -38,6 +38,14 @@ class Content:
     anomalies: list[Row]
     verdicts: list[Row]
     outputs: list[Row]
+    break_evens: list[Row]
+    """Step costs over blocks, of both comparisons."""
+    correlations: list[Row]
+    drift: list[Row]
+    nodes: list[Row]
+    looked: list[Row]
+    """One row; none where nobody looked before."""
+    sampled_outputs: list[Row]
     unservable: list[Row]
     """Arms that were planned and never launched, each with the reasons."""
 
@@ -125,6 +133,24 @@ def read_content(connection: duckdb.DuckDBPyConnection, run_id: str | None) -> C
             "where run_id = ? and outcome <> 'pass' order by outcome, place, gate"
         ),
         outputs=read(_SAME_OUTPUTS),
+        break_evens=read(
+            "select * from break_evens where run_id = ? order by stratum, sampling, concurrency, "
+            "arrival_rate, arm, comparison desc"
+        ),
+        correlations=read(
+            "select * from correlations where run_id = ? order by stratum, sampling, concurrency, "
+            "arrival_rate, quantity desc, metric"
+        ),
+        drift=read(
+            "select * from drift where run_id = ? "
+            "order by stratum, sampling, concurrency, arrival_rate, factor desc"
+        ),
+        nodes=read("select * from nodes where run_id = ? order by all"),
+        looked=read("select * from looked where run_id = ?"),
+        sampled_outputs=read(
+            "select * from sampled_outputs where run_id = ? "
+            "order by stratum, sampling, concurrency, arrival_rate, arm, respect"
+        ),
         unservable=list(_unservable(found[0]["plan"], [row["arm"] for row in arms])),
     )
 

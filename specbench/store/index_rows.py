@@ -16,6 +16,7 @@ from specbench.judge import cells as cell_rules
 from specbench.judge.counters import prefix_hit_rate
 from specbench.judge.samples import clock_verdicts
 from specbench.store.comparisons import Comparison
+from specbench.store.families import families
 from specbench.store.judged_run import JudgedCell, JudgedDeployment, JudgedRun
 from specbench.whole_files import file_digest, read_json
 
@@ -78,6 +79,8 @@ def deployment_row(run: JudgedRun, item: JudgedDeployment) -> Row:
         "command": launch.get("argv"),
         "every_step_drafts": (item.arm["counting"] or {}).get("every_step_drafts"),
         "caveats": item.arm["caveats"],
+        "family": families(run.plan["arms"])[item.arm["name"]],
+        "longest_draft": item.arm["expected"]["longest_draft"] or None,
         "source_sha256": file_digest(item.attempt.path / "deployment.json"),
     }
 

@@ -51,8 +51,12 @@ create table deployments (
     command       varchar[],
     every_step_drafts boolean,
     caveats       varchar[],
+    family        varchar not null,
+    longest_draft integer,
     source_sha256 varchar not null
 );
+comment on column deployments.family is 'The method, with the options in which its arms differ besides the draft length: arms of one family sweep k.';
+comment on column deployments.longest_draft is 'k: the most tokens that a step may draft. Null without speculation.';
 comment on column deployments.same_process_as is 'An attached server that an earlier deployment measured already: not independent, so it gives no effect.';
 comment on column deployments.every_step_drafts is 'False: steps may go undrafted, so tokens_per_step, not acceptance_length, bounds the gain. Null without speculation.';
 comment on table deployments is 'One row a launched server, failed ones too. The independent statistical unit.';
@@ -177,7 +181,7 @@ comment on column cells.prefix_hits is 'Prompt tokens found in the prefix cache,
 comment on column cells.prefix_hit_rate is 'Prefix hits / prompt tokens looked up in the window; null where nothing was looked up.';
 comment on column cells.engine_steps is 'Engine steps that produced output, drafted or not; null where the server has no such histogram.';
 comment on column cells.realised_batch is '(generated - accepted tokens) / engine steps: sequences that a step advanced, at least.';
-comment on column cells.step_s is 'Window seconds a step of one engine. Compare it at equal realised batch only: view step_costs.';
+comment on column cells.step_s is 'Window seconds a step of one engine. Prefill and idle time are in it: table step_costs compares decode steps.';
 comment on column cells.undrafted_least is 'Sequence steps that went without a draft, at least; null without speculation or when a request failed.';
 comment on column cells.queue_mean_s is 'Mean seconds that requests waited in the server, by its histogram; prefill and decode alike.';
 comment on column cells.samples is 'Samples of the server inside the window; every sample is in samples.parquet of the cell.';
@@ -237,9 +241,85 @@ create table captures (
     prompt_id     varchar not null,
     status        varchar not null,
     text          varchar not null,
-    finish_reason varchar
+    finish_reason varchar,
+    completion_tokens integer
 );
 comment on table captures is 'Greedy outputs on the correctness prompts.';
+
+create table correctness (
+    run_id                    varchar not null,
+    arm                       varchar not null,
+    concurrency               integer not null,
+    verdict                   varchar not null,
+    reason                    varchar not null,
+    explanation               varchar,
+    pairs                     integer not null,
+    outputs                   integer not null,
+    exact                     integer not null,
+    control_pairs             integer not null,
+    control_outputs           integer not null,
+    control_exact             integer not null,
+    prefix_fraction           double,
+    prefix_fraction_control   double,
+    prefix_fraction_allowance double,
+    edit_distance             double,
+    edit_distance_control     double,
+    edit_distance_allowance   double,
+    tokens                    integer,
+    tokens_control            integer,
+    tokens_allowance          integer,
+    divergences               integer not null,
+    near_ties                 integer not null,
+    unexplained               integer not null,
+    judged_by                 varchar not null
+);
+comment on table correctness is 'The correctness gate on every arm at every captured concurrency. A pass is no evidence of a violation, not a proof.';
+comment on column correctness.verdict is 'pass, pass-explained, undecided or blocked.';
+comment on column correctness.explanation is 'What a person recorded. It is shown, and changes no verdict.';
+comment on column correctness.exact is 'Equal texts of so many outputs. Shown, not gated.';
+comment on column correctness.prefix_fraction is 'The worst: common prefix / the shorter text. Null, as all measures, without a control.';
+comment on column correctness.edit_distance is 'The worst: edit distance / the longer text.';
+comment on column correctness.tokens is 'The worst difference in completion tokens.';
+
+create table correctness_controls (
+    run_id          varchar not null,
+    arm             varchar not null,
+    concurrency     integer not null,
+    kind            varchar not null,
+    control_arm     varchar not null,
+    compared        boolean not null,
+    pairs           integer not null,
+    outputs         integer not null,
+    exact           integer not null,
+    prefix_fraction double not null,
+    edit_distance   double not null,
+    tokens          integer not null
+);
+comment on table correctness_controls is 'How far equal servers differ, beside the verdict on an arm. Those not compared are reported.';
+comment on column correctness_controls.control_arm is 'Whose captures were paired.';
+
+create table divergences (
+    run_id      varchar not null,
+    arm         varchar not null,
+    concurrency integer not null,
+    pair        varchar not null,
+    prompt_id   varchar not null,
+    token       integer,
+    character   integer not null,
+    behind_nats double,
+    beyond_nats double,
+    near_tie    boolean,
+    shown_by    varchar,
+    explained   boolean not null,
+    before      varchar not null,
+    reference   varchar not null,
+    other       varchar not null
+);
+comment on table divergences is 'Where an arm''s output first leaves the baseline''s.';
+comment on column divergences.behind_nats is 'By how much the arm''s token lies behind the baseline''s best; null where it is not listed.';
+comment on column divergences.beyond_nats is 'It lies at least this far behind: it is not among the listed tokens.';
+comment on column divergences.near_tie is 'Null where nobody can tell.';
+comment on column divergences.shown_by is 'A capture without speculation that took the same turn.';
 
 create table verdicts (
     deployment_id varchar not null,
@@ -303,6 +383,36 @@ create table anomalies (
     sentence    varchar not null
 );
 comment on table anomalies is 'Numbers that do not fit together, in words. Nothing is rejected by them. Neither concurrency nor rate: about all load points.';
+
+create table sampled_outputs (
+    run_id           varchar not null,
+    arm              varchar not null,
+    stratum          varchar not null,
+    sampling         varchar not null,
+    concurrency      integer,
+    arrival_rate     double,
+    control          varchar not null,
+    blocks           integer[] not null,
+    outputs          integer not null,
+    respect          varchar,
+    arm_distance     double,
+    control_distance double,
+    p_value          double,
+    least_p_value    double,
+    p_adjusted       double,
+    outcome          varchar not null,
+    reason           varchar not null,
+    judged_by        varchar not null
+);
+comment on table sampled_outputs is 'Whether an arm''s outputs under a sampling that is not greedy come from the baseline''s distribution: one row a load point and respect. Never by equality; finding no difference is no proof that there is none.';
+comment on column sampled_outputs.control is 'What the arm is measured against: another deployment of the baseline''s configuration. Empty where there is none.';
+comment on column sampled_outputs.outputs is 'Outputs on each of the three sides; the baseline''s from every other pass over the prompts, those of arm and control from the passes between.';
+comment on column sampled_outputs.respect is 'length (tokens), first_token or ngram (pairs of tokens; shares from 0 to 1); null where nothing could be compared.';
+comment on column sampled_outputs.arm_distance is 'Distance of the arm from the baseline, a mean over prompts; control_distance: that of the control.';
+comment on column sampled_outputs.p_value is 'Chance of an arm that much further away than the control, when it samples as the control does (permutation test).';
+comment on column sampled_outputs.least_p_value is 'The smallest p-value that so many outputs can give.';
+comment on column sampled_outputs.p_adjusted is 'p_value by Holm over all rows of the run.';
+comment on column sampled_outputs.outcome is 'differs (p_adjusted at most 0.05), none shown, or undecided with its reason.';
 
 create table effects (
     run_id        varchar not null,
@@ -529,22 +639,106 @@ from cells c join deployments d using (deployment_id)
 where c.acceptance_by_position is not null;
 comment on view acceptance_positions is 'Accepted at position i / drafts, one row a position (from 1).';
 
+create view arm_correctness as
+with worst as (
+    select
+        run_id, arm,
+        ['pass', 'pass-explained', 'undecided', 'blocked'][max(list_position(
+            ['pass', 'pass-explained', 'undecided', 'blocked'], verdict))] as verdict,
+        string_agg(distinct explanation, '; ') as explanation
+    from correctness group by run_id, arm
+),
+arms as (
+    select run_id, arm, role, any_value(caveats) as caveats from deployments group by all
+)
+select
+    a.run_id, a.arm,
+    case when w.verdict is not null then w.verdict
+        when a.role <> 'arm' then 'reference' else 'not captured' end as correctness,
+    w.explanation, coalesce(a.caveats, []) as caveats,
+    concat_ws('; ',
+        case when w.verdict = 'blocked' then 'blocked by the correctness gate' end,
+        case when len(a.caveats) > 0 then array_to_string(a.caveats, '; ') end) as barred
+from arms a left join worst w using (run_id, arm);
+comment on view arm_correctness is 'Each arm''s worst verdict over its concurrencies, its caveats, and why nothing may be claimed of it.';
+comment on column arm_correctness.barred is 'Why no gain of this arm is ever claimed; empty where none is barred.';
+
 create view speedups as
-select e.*, x.simulated
-from effects e join experiments x using (run_id)
+select e.*, x.simulated, c.correctness, c.explanation, c.caveats, c.barred
+from effects e join experiments x using (run_id) left join arm_correctness c using (run_id, arm)
 where e.metric = 'output_throughput';
 comment on view speedups is 'Throughput effects: above 1 the arm is faster than the baseline.';
 
-create view step_costs as
-select
-    a.run_id, a.block, a.arm, c.stratum, c.sampling, c.concurrency, c.arrival_rate,
-    b.realised_batch as baseline_batch, c.realised_batch as arm_batch,
-    b.step_s as baseline_step_s, c.step_s as arm_step_s, c.step_s / b.step_s as cost
-from cells c join deployments a using (deployment_id)
-join deployments d on d.run_id = a.run_id and d.block = a.block and d.role = 'baseline'
-join cells b on b.deployment_id = d.deployment_id and b.stratum = c.stratum
-    and b.sampling = c.sampling and b.concurrency is not distinct from c.concurrency
-    and b.arrival_rate is not distinct from c.arrival_rate
-where a.role = 'arm' and not b.rejected and not c.rejected
-    and abs(c.realised_batch / b.realised_batch - 1) <= 0.05;
-comment on view step_costs is 'What a step of an arm costs against one of the baseline, where both advanced equally many sequences a step (within 5%).';
+create table step_costs (
+    run_id             varchar not null,
+    comparison         varchar not null,
+    denominator        varchar not null,
+    block              integer not null,
+    arm                varchar not null,
+    stratum            varchar not null,
+    sampling           varchar not null,
+    concurrency        integer,
+    arrival_rate       double,
+    baseline_batch     double,
+    arm_batch          double,
+    baseline_step_s    double,
+    arm_step_s         double,
+    cost               double,
+    delivered_per_step double,
+    drafted_share      double,
+    delivered_length   double,
+    break_even_length  double,
+    bound              double,
+    ceiling            double,
+    withheld           varchar not null
+);
+comment on table step_costs is 'What a decode step of an arm costs against one of the baseline of its block, where both advanced equally many sequences a step (within 5%). Explains, decides nothing.';
+comment on column step_costs.baseline_step_s is 'Decode seconds of requests (E2E - TTFT) / their decode steps. Steps that also prefill other requests are in it.';
+comment on column step_costs.cost is 'arm_step_s / baseline_step_s: the tokens a decode step at which the arm breaks even.';
+comment on column step_costs.delivered_per_step is 'Tokens that a decode step delivered. Divided by cost it is the gain in TPOT.';
+comment on column step_costs.drafted_share is 'Share of the decode steps that verified a draft.';
+comment on column step_costs.delivered_length is 'Acceptance length of what reached clients: the counters precede the cut of an output.';
+comment on column step_costs.break_even_length is '1 + (cost - 1) / drafted_share: the acceptance length at which TPOT would equal the baseline''s.';
+comment on column step_costs.bound is 'The lower of tokens_per_step and acceptance_length: no gain exceeds it unless a step with speculation is cheaper.';
+comment on column step_costs.ceiling is '(longest draft + 1) / cost: the gain if every step drafted all it may and everything were accepted.';
+comment on column step_costs.withheld is 'Why there is no cost; empty when there is.';
+
+create table break_evens (
+    run_id             varchar not null,
+    comparison         varchar not null,
+    denominator        varchar not null,
+    arm                varchar not null,
+    stratum            varchar not null,
+    sampling           varchar not null,
+    concurrency        integer,
+    arrival_rate       double,
+    blocks             integer not null,
+    cost               double,
+    cost_low           double,
+    cost_high          double,
+    delivered_per_step double,
+    delivered_length   double,
+    break_even_length  double,
+    length_low         double,
+    length_high        double,
+    bound              double,
+    ceiling            double,
+    interval_note      varchar not null,
+    missing            varchar[] not null
+);
+comment on table break_evens is 'Step costs over blocks, with 95% Student t intervals: of log costs, and of break-even lengths.';
+
+create table correlations (
+    run_id       varchar not null,
+    stratum      varchar not null,
+    sampling     varchar not null,
+    concurrency  integer,
+    arrival_rate double,
+    quantity     varchar not null,
+    metric       varchar not null,
+    arms         integer not null,
+    pearson      double,
+    spearman     double,
+    note         varchar not null
+);
+comment on table correlations is 'Explanatory: acceptance against a metric''s ratio to the baseline over the arms of one cell, one point an arm. Acceptance is not manipulated, so that nothing is decided by it.';

@@ -30,8 +30,12 @@ TABLES = (
     "cell_differences",
     "anomalies",
     "warnings",
+    "sampled_outputs",
     "effects",
     "repeats",
+    "step_costs",
+    "break_evens",
+    "correlations",
     "decisions",
     "decision_repeats",
     "aa_validity",
@@ -43,6 +47,9 @@ TABLES = (
 
 # Whether cells differ, and fit, depends on how this machine ran them; this engine warns of nothing.
 MAY_BE_EMPTY = ("cell_differences", "anomalies", "warnings", "aa_validity", "traffic_mix")
+# Whether cells differ, and fit, depends on how this machine ran them; this engine warns of nothing,
+# and its requests are greedy.
+MAY_BE_EMPTY = ("cell_differences", "anomalies", "warnings", "sampled_outputs")
 
 
 def counter(text: str, name: str, position: int | None = None) -> float:
