@@ -75,6 +75,19 @@ def test_greedy_text_is_equal_across_arms_and_deployments(finished: FinishedRun)
     assert all(text for _, text in next(iter(texts)))
 
 
+def test_captures_carry_the_likely_tokens_of_every_place_in_every_arm(
+    finished: FinishedRun,
+) -> None:
+    for attempt in RunFolder(finished.run).attempts():
+        for capture in attempt.captures():
+            assert capture["completion_tokens"] == len(capture["token_ids"])
+            assert len(capture["candidates"]) == len(capture["token_ids"])
+            for token, candidates in zip(capture["token_ids"], capture["candidates"], strict=True):
+                # Without noise the greedy token is the likeliest.
+                assert candidates[0] == [token, 0.0]
+                assert all(0 <= nats <= 10 for _, nats in candidates)
+
+
 def test_several_tokens_arrive_in_one_event_and_usage_is_exact(finished: FinishedRun) -> None:
     for attempt in RunFolder(finished.run).attempts():
         for cell in attempt.cells().values():

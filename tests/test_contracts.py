@@ -12,7 +12,7 @@ from pathlib import Path
 import attrs
 import click
 
-from specbench import client_facts, errors, facts, hookspecs, methods
+from specbench import capture_facts, client_facts, errors, facts, hookspecs, methods
 from specbench.cli import cli
 from specbench.experiment import load, model, prompt
 from tests.conftest import ROOT
@@ -68,7 +68,17 @@ def test_only_the_command_line_prints_and_exits() -> None:
 
 
 def test_every_public_name_has_a_docstring() -> None:
-    for module in (client_facts, errors, facts, methods, model, load, prompt, hookspecs):
+    for module in (
+        capture_facts,
+        client_facts,
+        errors,
+        facts,
+        methods,
+        model,
+        load,
+        prompt,
+        hookspecs,
+    ):
         for name, thing in inspect.getmembers(module, inspect.isclass):
             if thing.__module__ == module.__name__ and not name.startswith("_"):
                 assert (thing.__doc__ or "").strip(), name
@@ -87,7 +97,7 @@ def test_exit_codes_are_those_of_the_design() -> None:
 
 def test_the_glossary_explains_every_class_that_people_meet() -> None:
     text = (ROOT / "docs/glossary.md").read_text()
-    for module in (client_facts, facts, methods, model, load, prompt):
+    for module in (capture_facts, client_facts, facts, methods, model, load, prompt):
         for name, thing in inspect.getmembers(module, inspect.isclass):
             if thing.__module__ == module.__name__ and attrs.has(thing):
                 assert f"`{name}`" in text, name

@@ -7,11 +7,14 @@ from pathlib import Path
 import attrs
 import pytest
 
+from specbench.analysis.effects import METRICS
 from specbench.errors import ExperimentError, StoreError
-from specbench.report import tables
-from specbench.report.charts import figures
+from specbench.report.charts.sections import figures
 from specbench.report.content import Content, read_content
 from specbench.report.page import html_page, write_report
+from specbench.report.tables.cells import cells_table
+from specbench.report.tables.effects import effects_table
+from specbench.report.tables.rulings import failures_table
 from specbench.store.store import opened
 from tests.conftest import SMALL, FinishedRun, made_once, run_small
 
@@ -94,7 +97,7 @@ def test_a_simulated_run_is_marked_on_the_page_and_in_every_picture(
 
 
 def test_every_ratio_stands_beside_its_absolute_values_and_repeats(content: Content) -> None:
-    table = tables.effects_table(content)
+    table = effects_table(content)
     for repeat in content.repeats:
         assert f"{repeat['ratio']:.3f}" in table
         assert f"{repeat['baseline']:,.1f}" in table
@@ -103,7 +106,7 @@ def test_every_ratio_stands_beside_its_absolute_values_and_repeats(content: Cont
 
 
 def test_every_measured_cell_is_a_row(content: Content) -> None:
-    assert tables.cells_table(content).count("<tr>") == 1 + 12
+    assert cells_table(content).count("<tr>") == 1 + 12
 
 
 def test_a_rejected_cell_and_a_failed_launch_are_shown(content: Content) -> None:
@@ -116,8 +119,8 @@ def test_a_rejected_cell_and_a_failed_launch_are_shown(content: Content) -> None
         "remedy": "less",
     }
     bad = attrs.evolve(content, cells=[cell], deployments=[failed])
-    assert "rejected" in tables.cells_table(bad)
-    assert "out_of_memory" in tables.failures_table(bad)
+    assert "rejected" in cells_table(bad)
+    assert "out_of_memory" in failures_table(bad)
 
 
 def test_an_unservable_arm_is_listed_until_somebody_asks_for_its_launch(tmp_path: Path) -> None:
@@ -189,8 +192,8 @@ def test_two_samplings_are_drawn_apart(content: Content) -> None:
 
 
 def test_a_ratio_is_coloured_only_where_its_interval_excludes_1(content: Content) -> None:
-    assert "class='gain'" not in tables.effects_table(content)
+    assert "class='gain'" not in effects_table(content)
     for low, high, style in ((1.1, 1.3, "gain"), (0.7, 0.9, "loss"), (0.9, 1.1, "open")):
         effects = [{**row, "low": low, "high": high} for row in content.effects]
-        shown = tables.effects_table(attrs.evolve(content, effects=effects))
-        assert shown.count(f"class='{style}'") == len(content.effects) // 4
+        shown = effects_table(attrs.evolve(content, effects=effects))
+        assert shown.count(f"class='{style}'") == len(content.effects) // len(METRICS)
