@@ -45,6 +45,13 @@ gates:
 # Tests share a busy machine: gaps, late reads and late steps are no news. The gates are tested on
 # their own.
 
+LOSSY = (
+    SMALL.replace("seed: 3}", "seed: 3, lossiness: 0.1, noise-nats: 0.1}")
+    .replace("blocks: 2, seed: 5, noise_floor: false", "blocks: 1, seed: 5, noise_floor: true")
+    .replace("speculative_tokens: 3}\n", "speculative_tokens: 3, synthetic_acceptance_length: 3}\n")
+    .replace("[1, 4], requests: {1: 6, 4: 12}", "[4], requests: {4: 6}")
+)
+
 PROMPT = (
     '{{"id": "{id}", "stratum": "{stratum}", "messages": [{{"role": "user", "content": "{said}"}}],'
     ' "max_tokens": 12, "source": "test", "licence": "Apache-2.0"}}\n'
@@ -169,13 +176,23 @@ def shared_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def finished(tmp_path_factory: pytest.TempPathFactory) -> FinishedRun:
     """One whole run, shared by all workers: nothing may write into it."""
-    folder = shared_folder(tmp_path_factory) / "finished"
+    return _shared_run(tmp_path_factory, "finished", SMALL)
+
+
+@pytest.fixture(scope="session")
+def lossy(tmp_path_factory: pytest.TempPathFactory) -> FinishedRun:
+    """A run whose arms speculate with loss, one of them under synthetic acceptance. Shared."""
+    return _shared_run(tmp_path_factory, "lossy", LOSSY)
+
+
+def _shared_run(tmp_path_factory: pytest.TempPathFactory, name: str, document: str) -> FinishedRun:
+    folder = shared_folder(tmp_path_factory) / name
     said = folder / "said.txt"
-    with (folder.parent / "finished.lock").open("w") as lock:
+    with (folder.parent / f"{name}.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not said.exists():
             folder.mkdir()
-            done = run_small(folder)
+            done = run_small(folder, document)
             assert done.result.exit_code == 0, done.result.output
             said.write_text(done.result.output)
     again = click.Command("said", callback=lambda: click.echo(said.read_text(), nl=False))

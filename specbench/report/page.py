@@ -17,6 +17,7 @@ from specbench.report import tables
 from specbench.report.bundle import javascript
 from specbench.report.charts import SECTIONS, Figure, figures
 from specbench.report.content import Content, read_content
+from specbench.report.correctness import correctness_panel
 from specbench.store.store import opened
 
 FORMATS = ("html", "png", "svg")
@@ -79,7 +80,7 @@ def html_page(content: Content, drawn: Sequence[Figure]) -> str:
         anomalies=tables.anomalies_table(content),
         failures=tables.failures_table(content),
         verdicts=tables.verdicts_table(content),
-        outputs=tables.outputs_table(content),
+        correctness=correctness_panel(content),
         cells=tables.cells_table(content),
         provenance=tables.provenance_table(content),
         commands=tables.commands(content),

@@ -58,6 +58,7 @@ def effects_table(content: Content) -> str:
                 _ratio(effect),
                 _differing(content, effect),
                 _interval(effect),
+                _correctness(effect),
                 ", ".join(f"{row['ratio']:.3f}" for row in found) or "-",
                 _span([row["baseline"] for row in found]),
                 _span([row["arm_value"] for row in found]),
@@ -73,6 +74,7 @@ def effects_table(content: Content) -> str:
         "speed-up",
         "what else differed",
         "95% interval",
+        "correctness",
         "every block",
         "baseline tok/s",
         "arm tok/s",
@@ -84,6 +86,14 @@ def effects_table(content: Content) -> str:
 def _order(effect: Row) -> tuple[object, ...]:
     shipped = effect["comparison"] == "shipped"
     return effect["stratum"], effect["load_point"], effect["arm"], not shipped
+
+
+def _correctness(effect: Row) -> Cell:
+    """Give the verdict that the arm carries, and why nothing is claimed of it."""
+    if effect["barred"]:
+        said = f"; {effect['explanation']}" if effect["explanation"] else ""
+        return f"{effect['correctness']}; not claimed: {effect['barred']}{said}", "bad"
+    return effect["correctness"] or "not captured"
 
 
 def _compared(effect: Row) -> str:
@@ -290,16 +300,6 @@ def verdicts_table(content: Content) -> str:
     headers = ("where", "gate", "outcome", "observed", "required", "advice")
     done = "Every gate passed."
     return table(headers, body, empty=done if content.cells else "Nothing was measured to rule on.")
-
-
-def outputs_table(content: Content) -> str:
-    """Give counts of equal greedy outputs. Shown, not gated."""
-    body = [
-        [row["arm"], row["pair"], f"{row['concurrency']}", f"{row['equal']} of {row['compared']}"]
-        for row in content.outputs
-    ]
-    headers = ("arm", "compared with", "conc.", "equal texts")
-    return table(headers, body, empty="The experiment captures no outputs.")
 
 
 def provenance_table(content: Content) -> str:

@@ -25,6 +25,10 @@ TABLES = (
     "requests",
     "counters",
     "captures",
+    "correctness",
+    "arm_correctness",
+    "correctness_controls",
+    "divergences",
     "verdicts",
     "differences",
     "cell_differences",
@@ -34,8 +38,9 @@ TABLES = (
     "repeats",
 )
 
-# Whether cells differ, and fit, depends on how this machine ran them; this engine warns of nothing.
-MAY_BE_EMPTY = ("cell_differences", "anomalies", "warnings")
+# Whether cells differ, and fit, depends on how this machine ran them; this engine warns of nothing,
+# and without noise no output parts from another.
+MAY_BE_EMPTY = ("cell_differences", "anomalies", "warnings", "divergences")
 
 
 def counter(text: str, name: str, position: int | None = None) -> float:
