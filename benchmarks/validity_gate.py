@@ -18,16 +18,19 @@ follows is another text, the same for all who took that turn. Each server report
 from __future__ import annotations
 
 import argparse
+from collections import Counter
 from collections.abc import Iterator, Sequence
-from functools import lru_cache
+from functools import cache, lru_cache
 from random import Random
 
 import attrs
 
-from specbench.capture_facts import Capture, CapturedOutput
+from specbench.capture_facts import KEPT_NATS, Capture, CapturedOutput
 from specbench.experiment.model import Margins
+from specbench.facts import Candidates
 from specbench.judge.correctness import ArmVerdict, rule
 
+VERDICTS = ("pass", "pass-explained", "undecided", "blocked")
 PROMPTS = 50
 TOKENS = 128
 """Most tokens of an output; about a third of the outputs end before."""
@@ -35,8 +38,8 @@ BLOCKS = 2
 NEAR_TIE_NATS = 0.5
 LEAD_MEAN_NATS = 6.0
 NOISE_NATS = 0.1
-STEPS_BEHIND = (0.0, 1.0, 1.7, 2.3)
-"""How far the second to fifth token of a place lie behind the second."""
+STEPS_BEHIND = (1.0, 1.7, 2.3)
+"""How far the third to fifth token of a place lie behind the second."""
 
 
 @attrs.frozen(kw_only=True)
@@ -65,60 +68,80 @@ class Rates:
     """The seed rule can decide nothing: it holds by an allowance that nothing could fail."""
 
 
+@attrs.frozen
+class Place:
+    """One place of a text, as a server without noise sees it."""
+
+    best: int
+    lead_nats: float
+    second: int
+    candidates: Candidates
+
+
 @lru_cache(maxsize=4096)
-def continuation(seed: str, length: int) -> list[tuple[int, float, int]]:
-    """Give best token, its lead in nats and the second token of each place of a text."""
-    draw = Random(seed)  # noqa: S311 - reproducible, not secret
-    return [
-        (
-            draw.randrange(20_000),
-            draw.expovariate(1 / LEAD_MEAN_NATS),
-            draw.randrange(20_000, 40_000),
-        )
-        for _ in range(length)
-    ]
+def continuation(key: str) -> tuple[int, list[Place]]:
+    """Give the length of a text and its places; the length counts from where the text begins."""
+    draw = Random(key)  # noqa: S311 - reproducible, not secret
+    places = []
+    for _ in range(TOKENS):
+        best, second = int(draw.random() * 20_000), 20_000 + int(draw.random() * 20_000)
+        lead = draw.expovariate(1 / LEAD_MEAN_NATS)
+        places.append(Place(best, lead, second, candidates(best, second, lead)))
+    return draw.randint(TOKENS * 2 // 3, TOKENS * 4 // 3), places
+
+
+def candidates(best: int, second: int, lead_nats: float) -> Candidates:
+    """Give the likely tokens of a place as a capture keeps them."""
+    found = ((second, 0.0), *((40_000 + rank, step) for rank, step in enumerate(STEPS_BEHIND)))
+    behind = [(token, round(lead_nats + step, 3)) for token, step in found]
+    return ((best, 0.0), *((token, nats) for token, nats in behind if nats <= KEPT_NATS))
 
 
 def said(prompt: str, world: World, server: Random, *, swaps: float) -> CapturedOutput:
     """Give what one server says to a prompt, with its own likely tokens at each place."""
-    key = prompt
-    length = Random(f"{key}/length").randint(TOKENS * 2 // 3, TOKENS * 4 // 3)  # noqa: S311
-    places = continuation(key, TOKENS)
+    length, places = continuation(prompt)
     tokens: list[int] = []
-    candidates = []
-    place = 0
+    told = []
+    begun = 0
     while len(tokens) < min(length, TOKENS):
-        best, lead, second = places[place]
+        place = places[len(tokens) - begun]
+        first, other, listed = place.best, place.second, place.candidates
         if server.random() < world.noisy:
-            lead += server.gauss(0, world.noise_nats)
-        first, other = (best, second) if lead >= 0 else (second, best)
+            lead = place.lead_nats + server.gauss(0, world.noise_nats)
+            if lead < 0:
+                first, other = other, first
+            listed = candidates(first, other, abs(lead))
         token = other if swaps and server.random() < swaps else first
-        gap = abs(lead)
-        behind = [(first, 0.0), (other, gap)]
-        behind += [(40_000 + rank, gap + step) for rank, step in enumerate(STEPS_BEHIND[1:])]
-        candidates.append(tuple((who, round(nats, 3)) for who, nats in behind if nats <= 10))
         tokens.append(token)
-        place += 1
-        if token != best:
-            key = f"{prompt}/{len(tokens)}/{token}"
-            length = Random(f"{key}/length").randint(TOKENS * 2 // 3, TOKENS * 4 // 3)  # noqa: S311
-            length, places, place = max(length, len(tokens)), continuation(key, TOKENS), 0
+        told.append(listed)
+        if token != place.best:
+            begun = len(tokens)
+            length, places = continuation(f"{prompt}/{begun}/{token}")
+            length = max(length, begun)
     return CapturedOutput(
         prompt_id=prompt.rpartition("/")[2],
-        text="".join(map(_word, tokens)),
+        text="".join(map(word, tokens)),
         token_ids=tuple(tokens),
         completion_tokens=len(tokens),
-        candidates=tuple(candidates),
+        candidates=tuple(told),
     )
+
+
+@cache
+def word(token: int) -> str:
+    """Give the text of a token: a space and three letters."""
+    letters = (token, token // 26, token // 676)
+    return " " + "".join(chr(97 + letter % 26) for letter in letters)
 
 
 def experiment(number: int, world: World) -> ArmVerdict:
     """Give the verdict on the arm of one experiment."""
-    (found,) = rule(tuple(_captures(number, world)), Margins(), NEAR_TIE_NATS)
+    (found,) = rule(tuple(captures(number, world)), Margins(), NEAR_TIE_NATS)
     return found
 
 
-def _captures(number: int, world: World) -> Iterator[Capture]:
+def captures(number: int, world: World) -> Iterator[Capture]:
+    """Give what the servers of one experiment say."""
     for block in range(1, BLOCKS + 1):
         for role in ("baseline", "noise_floor", "arm"):
             server = Random(f"{number}/{block}/{role}")  # noqa: S311
@@ -137,23 +160,25 @@ def _captures(number: int, world: World) -> Iterator[Capture]:
 
 def rates(scenario: str, world: World, experiments: int) -> Rates:
     """Give what comes of so many experiments."""
-    found = [experiment(number, world) for number in range(experiments)]
-    controls = [pair for v in found for c in v.controls if c.compared for pair in c.pairs]
+    verdicts: Counter[str] = Counter()
+    fails = loose = exact = compared = 0
+    # A verdict holds all its captures: only counts are kept.
+    for number in range(experiments):
+        found = experiment(number, world)
+        verdicts[found.verdict] += 1
+        held = all(check.held for check in found.checks)
+        fails += not held
+        loose += held and any(check.loose for check in found.checks)
+        controls = [pair for c in found.controls if c.compared for pair in c.pairs]
+        exact += sum(pair.exact for pair in controls)
+        compared += sum(len(pair.outputs) for pair in controls)
     return Rates(
         scenario=scenario,
         experiments=experiments,
-        agreement=sum(pair.exact for pair in controls) / (PROMPTS * len(controls)),
-        verdicts={
-            name: _share([v.verdict == name for v in found])
-            for name in ("pass", "pass-explained", "undecided", "blocked")
-        },
-        rule_fails=_share([any(not check.held for check in v.checks) for v in found]),
-        rule_loose=_share(
-            [
-                all(check.held for check in v.checks) and any(check.loose for check in v.checks)
-                for v in found
-            ]
-        ),
+        agreement=exact / compared,
+        verdicts={name: verdicts[name] / experiments for name in VERDICTS},
+        rule_fails=fails / experiments,
+        rule_loose=loose / experiments,
     )
 
 
@@ -193,23 +218,16 @@ def missed(found: Sequence[Rates]) -> list[str]:
 
 def table(found: Sequence[Rates]) -> Iterator[str]:
     """Give the rates as a table in Markdown."""
-    names = ("pass", "pass-explained", "undecided", "blocked")
-    yield f"| scenario | control texts equal | {' | '.join(names)} | seed rule fails | is loose |"
-    yield "| --- |" + " --- |" * 7
+    yield f"| scenario | experiments | control texts equal | {' | '.join(VERDICTS)} | seed rule fails | is loose |"
+    yield "| --- |" + " --- |" * 8
     for item in found:
-        shares = (item.agreement, *(item.verdicts[name] for name in names))
+        shares = (item.agreement, *(item.verdicts[name] for name in VERDICTS))
         shares = (*shares, item.rule_fails, item.rule_loose)
-        yield f"| {item.scenario} | " + " | ".join(f"{share:.1%}" for share in shares) + " |"
-
-
-def _word(token: int) -> str:
-    """Give the text of a token: a space and three letters."""
-    letters = (token, token // 26, token // 676)
-    return " " + "".join(chr(97 + letter % 26) for letter in letters)
-
-
-def _share(outcomes: Sequence[bool]) -> float:
-    return sum(outcomes) / len(outcomes)
+        yield (
+            f"| {item.scenario} | {item.experiments} | "
+            + " | ".join(f"{share:.1%}" for share in shares)
+            + " |"
+        )
 
 
 def main() -> None:

@@ -26,19 +26,20 @@ def benchmark() -> ModuleType:
 
 def test_equal_servers_differ_and_are_not_blocked(benchmark: ModuleType) -> None:
     world = benchmark.World(noisy=0.31)
-    found = benchmark.rates("equal", world, 3)
+    found = benchmark.rates("equal", world, 2)
     assert 0.4 < found.agreement < 0.9
     assert found.verdicts["blocked"] == 0
 
 
 def test_swapped_tokens_are_blocked(benchmark: ModuleType) -> None:
-    found = benchmark.rates("swapped", benchmark.World(noisy=0.31, swaps=0.02), 2)
+    found = benchmark.rates("swapped", benchmark.World(noisy=0.31, swaps=0.02), 1)
     assert found.verdicts["blocked"] == 1
 
 
 def test_experiments_are_seeded(benchmark: ModuleType) -> None:
     world = benchmark.World(noisy=0.31)
-    assert benchmark.experiment(5, world) == benchmark.experiment(5, world)
+    first, again = (tuple(benchmark.captures(5, world))[:1] for _ in range(2))
+    assert first == again
 
 
 def test_a_missed_target_is_told(benchmark: ModuleType) -> None:
