@@ -218,16 +218,13 @@ def missed(found: Sequence[Rates]) -> list[str]:
 
 def table(found: Sequence[Rates]) -> Iterator[str]:
     """Give the rates as a table in Markdown."""
-    yield f"| scenario | experiments | control texts equal | {' | '.join(VERDICTS)} | seed rule fails | is loose |"
+    headers = ("scenario", "experiments", "control texts equal", *VERDICTS)
+    yield f"| {' | '.join((*headers, 'seed rule fails', 'seed rule is loose'))} |"
     yield "| --- |" + " --- |" * 8
     for item in found:
         shares = (item.agreement, *(item.verdicts[name] for name in VERDICTS))
-        shares = (*shares, item.rule_fails, item.rule_loose)
-        yield (
-            f"| {item.scenario} | {item.experiments} | "
-            + " | ".join(f"{share:.1%}" for share in shares)
-            + " |"
-        )
+        shown = [f"{share:.1%}" for share in (*shares, item.rule_fails, item.rule_loose)]
+        yield f"| {' | '.join((item.scenario, str(item.experiments), *shown))} |"
 
 
 def main() -> None:

@@ -9,8 +9,8 @@ from specbench.judge.correctness import MEANING
 from specbench.report.content import Content, Row
 from specbench.report.tables import Cell, table
 
-SHOWN = 12
-"""Divergences that are quoted; the table `divergences` holds all."""
+SHOWN = 4
+"""Divergences that are quoted for each verdict; the table `divergences` holds all."""
 CLASSES = {"pass": "", "pass-explained": "", "undecided": "unsure", "blocked": "bad"}
 
 
@@ -30,8 +30,8 @@ def correctness_panel(content: Content) -> str:
 def _marks(content: Content) -> str:
     """Name every arm of which nothing may be claimed, whatever its numbers."""
     return "".join(
-        f"<p class='bad'>{escape(row['arm'])}: nothing is claimed of it: {escape(row['barred'])}"
-        f"{escape(_explained(row))}</p>"
+        f"<p><span class='bad'>{escape(row['arm'])}: nothing is claimed of it: "
+        f"{escape(row['barred'])}</span>{escape(_explained(row))}</p>"
         for row in content.arm_correctness
         if row["barred"]
     )
@@ -48,13 +48,13 @@ def _verdicts(content: Content) -> str:
             row["arm"],
             f"{row['concurrency']}",
             (row["verdict"], CLASSES[row["verdict"]]),
+            row["reason"] + _explained(row),
             f"{row['exact']} of {row['outputs']}",
             f"{row['control_exact']} of {row['control_outputs']}",
-            _measure(row, "prefix_fraction", "at least"),
-            _measure(row, "edit_distance", "at most"),
-            _measure(row, "tokens", "at most"),
-            f"{row['divergences']}: {row['near_ties']} near ties, {row['unexplained']} unexplained",
-            row["reason"] + _explained(row),
+            _measure(row, "prefix_fraction"),
+            _measure(row, "edit_distance"),
+            _measure(row, "tokens"),
+            f"{row['near_ties']} / {row['unexplained']} / {row['divergences']}",
         ]
         for row in content.correctness
     ]
@@ -62,24 +62,21 @@ def _verdicts(content: Content) -> str:
         "arm",
         "conc.",
         "verdict",
+        "why",
         "equal texts",
         "of the control",
-        "common prefix, least",
-        "edit distance, most",
-        "tokens apart, most",
-        "divergences",
-        "why",
+        "least prefix: arm / allowed / control",
+        "most edits",
+        "most tokens apart",
+        "divergences: near ties / unexplained / all",
     )
     return table(headers, body, empty="")
 
 
-def _measure(row: Row, name: str, bound: str) -> str:
-    if row[name] is None:
-        return "-"
-    return (
-        f"{row[name]:.3g} (control {row[f'{name}_control']:.3g}, {bound} "
-        f"{row[f'{name}_allowance']:.3g})"
-    )
+def _measure(row: Row, name: str) -> str:
+    """Give the arm's worst, what is allowed, and the control's worst."""
+    found = (row[name], row[f"{name}_allowance"], row[f"{name}_control"])
+    return "-" if None in found else " / ".join(f"{value:.3g}" for value in found)
 
 
 def _controls(content: Content) -> str:
@@ -88,8 +85,8 @@ def _controls(content: Content) -> str:
             row["arm"],
             f"{row['concurrency']}",
             f"{row['kind']} of {row['control_arm']}",
-            "compared with" if row["compared"] else "reported, can only explain",
-            f"{row['exact']} of {row['outputs']} in {row['pairs']} pairs",
+            _use(row),
+            f"{row['exact']} of {row['outputs']}",
             f"{row['prefix_fraction']:.3g}",
             f"{row['edit_distance']:.3g}",
             f"{row['tokens']}",
@@ -109,8 +106,17 @@ def _controls(content: Content) -> str:
     return table(headers, body, empty="There is no control.")
 
 
+def _use(row: Row) -> str:
+    if row["compared"]:
+        return "compared with"
+    return "excuses nothing" if row["control_arm"] == row["arm"] else "can only explain"
+
+
 def _divergences(content: Content) -> str:
-    found = sorted(content.divergences, key=lambda row: row["explained"])
+    of_verdict: dict[tuple[object, ...], list[Row]] = {}
+    for row in sorted(content.divergences, key=lambda row: row["explained"]):
+        of_verdict.setdefault((row["arm"], row["concurrency"]), []).append(row)
+    shown = [row for found in of_verdict.values() for row in found[:SHOWN]]
     body: list[Sequence[Cell]] = [
         [
             row["arm"],
@@ -124,7 +130,7 @@ def _divergences(content: Content) -> str:
             row["reference"] or "(end)",
             row["other"] or "(end)",
         ]
-        for row in found[:SHOWN]
+        for row in shown
     ]
     headers = (
         "arm",
@@ -137,7 +143,7 @@ def _divergences(content: Content) -> str:
         "baseline goes on",
         "arm goes on",
     )
-    more = len(found) - SHOWN
+    more = len(content.divergences) - len(shown)
     told = f"<p class='about'>And {more} more: table divergences.</p>" if more > 0 else ""
     return table(headers, body, empty="No output parts from the baseline's.") + told
 

@@ -22,7 +22,7 @@ def test_the_panel_shows_verdicts_beside_controls_and_says_what_a_pass_is(
     assert "A pass is no evidence of a violation on these prompts. It is not a proof" in panel
     assert "<td class='bad'>blocked</td>" in panel
     assert "cross-deployment of baseline" in panel
-    assert "reported, can only explain" in panel
+    assert "can only explain" in panel
     row = content.correctness[0]
     assert f"{row['exact']} of {row['outputs']}" in panel
     assert f"{row['control_exact']} of {row['control_outputs']}" in panel
@@ -46,7 +46,7 @@ def test_an_arm_of_which_nothing_is_claimed_is_named_with_its_explanation(
     )
     panel = correctness_panel(explained)
     assert "ngram-k3: nothing is claimed of it: blocked by the correctness gate" in panel
-    assert "Explanation on record, which is no pass: It &lt;swaps&gt; tokens." in panel
+    assert ". Explanation on record, which is no pass: It &lt;swaps&gt; tokens." in panel
 
 
 def test_a_run_without_captures_says_that_nothing_is_known(content: Content) -> None:
