@@ -112,7 +112,7 @@ def test_captures_of_a_real_engine_hold_the_likely_tokens_of_every_place(real: R
         for capture in attempt.captures():
             count = capture["completion_tokens"]
             assert len(capture["token_ids"]) == len(capture["candidates"]) == count
-            assert all(len(listed) == 5 for listed in capture["candidates"])
+            assert all(listed[0][1] == 0 and len(listed) <= 5 for listed in capture["candidates"])
 
 
 def test_acceptance_equals_accepted_over_drafted_read_by_hand(real: RealRun) -> None:
