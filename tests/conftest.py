@@ -47,6 +47,13 @@ gates:
 # Tests share a busy machine: gaps, late reads and late steps are no news. The gates are tested on
 # their own.
 
+LOSSY = (
+    SMALL.replace("seed: 3}", "seed: 3, lossiness: 0.1, noise-nats: 0.1}")
+    .replace("blocks: 2, seed: 5, noise_floor: false", "blocks: 1, seed: 5, noise_floor: true")
+    .replace("speculative_tokens: 3}\n", "speculative_tokens: 3, synthetic_acceptance_length: 3}\n")
+    .replace("[1, 4], requests: {1: 6, 4: 12}", "[4], requests: {4: 6}")
+)
+
 PROMPT = (
     '{{"id": "{id}", "stratum": "{stratum}", "messages": [{{"role": "user", "content": "{said}"}}],'
     ' "max_tokens": 12, "source": "test", "licence": "Apache-2.0"}}\n'
@@ -204,6 +211,12 @@ def shared_run(
 def finished(tmp_path_factory: pytest.TempPathFactory) -> FinishedRun:
     """One whole run."""
     return shared_run(tmp_path_factory, "finished")
+
+
+@pytest.fixture(scope="session")
+def lossy(tmp_path_factory: pytest.TempPathFactory) -> FinishedRun:
+    """A run whose arms speculate with loss, one of them under synthetic acceptance. Shared."""
+    return shared_run(tmp_path_factory, "lossy", LOSSY)
 
 
 @pytest.fixture

@@ -63,7 +63,7 @@ def test_the_page_stands_alone_and_says_everything(finished: FinishedRun) -> Non
         "Anomalies",
         "Failed launches",
         "Gates that did not pass",
-        "Greedy outputs",
+        "Correctness",
         "Every measured cell",
         "Provenance",
     ]
