@@ -25,8 +25,8 @@ class EagleOptions:
     synthetic_acceptance_length: float | None = attrs.field(
         default=None,
         metadata=said(
-            "Dose: accept drafts by chance, to this mean length, whatever they are. The outputs "
-            "are not the model's, and nothing is measured of the head.",
+            "Accept at random with this mean length, to see what a better head would gain. The "
+            "output is wrong on purpose, so that nothing is ever claimed (vLLM 0.23 on).",
             minimum=1,
         ),
     )
@@ -89,8 +89,8 @@ class Eagle(Method[EagleOptions]):
         if options.synthetic_acceptance_length is None:
             return ()
         caveat = (
-            "not a measurement of the drafter: drafts are accepted by chance, to a mean length of "
-            f"{options.synthetic_acceptance_length:g}, and the outputs are not the model's"
+            "synthetic acceptance, not a measurement of the drafter: tokens are accepted at random, "
+            f"to a mean length of {options.synthetic_acceptance_length:g}, so the output is wrong"
         )
         return (caveat,)
 
