@@ -83,16 +83,6 @@ class Eagle(Method[EagleOptions]):
             ),
         )
 
-    def caveats(self, options: EagleOptions) -> tuple[str, ...]:
-        """Tell that a given acceptance is no measurement."""
-        if options.synthetic_acceptance_length is None:
-            return ()
-        caveat = (
-            "not a measurement of the drafter: drafts are accepted by chance, to a mean length of "
-            f"{options.synthetic_acceptance_length:g}, and the outputs are not the model's"
-        )
-        return (caveat,)
-
     def counting(self, options: EagleOptions, target: Target) -> Counting | None:  # noqa: ARG002
         """Every decode step drafts; a draft may be cut at the budget or at the length limit."""
         return Counting(every_step_drafts=True, full_depth=False)
