@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from itertools import chain
+from itertools import chain, combinations
 
 import attrs
 import numpy as np
@@ -117,14 +117,15 @@ def _halves(
 
     The first draw is how they really were. Few outputs have few ways: each is worked out once.
     """
-    members = np.tile(np.arange(2 * count) < count, (1 + permutations, 1))
-    members[1:] = chance.permuted(members[1:], axis=1)
-    if math.comb(2 * count, count) > permutations:
-        return members, np.arange(1 + permutations)
-    _, first, drawn = np.unique(
-        members @ (1 << np.arange(2 * count)), return_index=True, return_inverse=True
-    )
-    return members[first], drawn.reshape(-1)
+    ways = math.comb(2 * count, count)
+    if ways <= permutations:
+        chosen = np.array(list(combinations(range(2 * count), count)))
+        halves = (chosen[:, :, np.newaxis] == np.arange(2 * count)).any(axis=1)
+        # The first combination is that of the first outputs, which are the arm's.
+        return halves, np.concatenate([[0], chance.integers(ways, size=permutations)])
+    halves = np.tile(np.arange(2 * count) < count, (1 + permutations, 1))
+    halves[1:] = chance.permuted(halves[1:], axis=1)
+    return halves, np.arange(1 + permutations)
 
 
 def _length(

@@ -109,3 +109,13 @@ def test_a_p_value_of_few_outputs_is_that_of_all_their_divisions() -> None:
     found = compare(arm, control, control, permutations=5_999)[0]
     assert (found.arm, found.control) == (4.0, 0.0)
     assert found.p_value == pytest.approx(1 / 6, abs=0.02)
+
+
+def test_many_outputs_are_divided_at_random() -> None:
+    # 12,870 ways to divide 8 and 8 outputs: more than are drawn.
+    arm, control = {"p": [(7,) * (9 + n) for n in range(8)]}, {"p": [(7,) * n for n in range(1, 9)]}
+    found = compare(arm, control, control, permutations=199)[0]
+    assert (found.arm, found.control) == (8.0, 0.0)
+    assert found.p_value == pytest.approx(1 / 200, abs=0.006)
+    same = compare(control, control, control, permutations=199)[0]
+    assert same.p_value > 0.3
