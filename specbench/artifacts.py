@@ -26,6 +26,7 @@ import cattrs
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from specbench.capture_files import capture_text
 from specbench.client_facts import Certificate
 from specbench.errors import StoreError
 from specbench.facts import Audit, JournalEntry, RequestRow, Sample, Window
@@ -253,22 +254,7 @@ class AttemptFolder:
 
     def write_capture(self, number: int, windows: Sequence[Window]) -> None:
         """Write one capture: a line for each prompt at each concurrency, failed ones too."""
-        lines = [
-            json.dumps(
-                {
-                    "concurrency": window.concurrency,
-                    "status": row.status,
-                    "error": row.error,
-                    **attrs.asdict(output),
-                },
-                ensure_ascii=False,
-                # Token ids are packed in an array.
-                default=list,
-            )
-            for window in windows
-            for row, output in zip(window.rows, window.outputs, strict=True)
-        ]
-        text = self.redaction.text("\n".join(lines) + "\n")
+        text = self.redaction.text(capture_text(windows))
         write_text(self.path / f"capture-{number}.jsonl", text)
 
     def captures(self) -> list[dict[str, Any]]:

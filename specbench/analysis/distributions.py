@@ -92,16 +92,6 @@ def least_p_value(counts: Iterable[int], permutations: int = PERMUTATIONS) -> fl
     return max(1 / (1 + permutations), 1 / arrangements)
 
 
-def holm(p_values: Sequence[float]) -> list[float]:
-    """Give p-values adjusted for one another (Holm 1979), in their order."""
-    adjusted = [1.0] * len(p_values)
-    highest = 0.0
-    for rank, place in enumerate(sorted(range(len(p_values)), key=p_values.__getitem__)):
-        highest = max(highest, min(1.0, p_values[place] * (len(p_values) - rank)))
-        adjusted[place] = highest
-    return adjusted
-
-
 def _require_same_shape(arm: Outputs, control: Outputs, baseline: Outputs) -> None:
     if not baseline or not arm.keys() == control.keys() == baseline.keys():
         raise ValueError("arm, control and baseline have outputs of the same prompts, at least one")

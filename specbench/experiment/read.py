@@ -16,6 +16,7 @@ import cattrs
 
 from specbench.errors import ExperimentError, Problem
 from specbench.experiment.chat_template import thinking_problems
+from specbench.experiment.decision_rules import decision_problems
 from specbench.experiment.model import (
     Arm,
     AttachLauncher,
@@ -123,6 +124,7 @@ def read_experiment(path: Path, methods: Mapping[str, Method[Any]]) -> ReadExper
         [
             *stratum_problems(experiment.load, prompts),
             *cell_name_problems(experiment, read.strata()),
+            *decision_problems(experiment, read.strata()),
         ]
     )
     return read

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from html import escape
 
 from specbench.report.content import Content, Row
-from specbench.report.tables import Cell, table
+from specbench.report.tables.html import Cell, table
 
 TITLE = "Sampled outputs"
 ABOUT = (

@@ -57,8 +57,11 @@ class Comparison:
             if told.difference.controlled
         }
 
-    def confounds(self, arm: str, point: LoadPoint, blocks: Sequence[int]) -> list[str]:
-        """Give what an effect may not be read without, each sentence once."""
+    def confounds(self, arm: str, point: LoadPoint | None, blocks: Sequence[int]) -> list[str]:
+        """Give what an effect may not be read without, each sentence once.
+
+        Without a load point only what the whole arm differs by.
+        """
         found = [
             told.difference.sentence
             for told in self.told

@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from specbench.analysis.distributions import Outputs, compare, holm, least_p_value
+from specbench.analysis.distributions import Outputs, compare, least_p_value
 
 OUTPUTS = 4
 
@@ -36,7 +36,7 @@ def rate(runs: int, prompts: int = 8, **arm: float) -> float:
             seed=seed,
             permutations=199,
         )
-        called += min(holm([item.p_value for item in found])) <= 0.05
+        called += min(item.p_value for item in found) * len(found) <= 0.05
     return called / runs
 
 
@@ -87,13 +87,6 @@ def test_sets_of_other_shape_are_refused(wrong: Outputs) -> None:
 def test_empty_outputs_are_outputs_too() -> None:
     found = compare({"p": [()]}, {"p": [(1, 2)]}, {"p": [(1, 2)]}, permutations=9)
     assert [item.arm for item in found] == [2.0, 1.0, 1.0]
-
-
-def test_holms_adjustment_is_that_of_a_textbook_example() -> None:
-    # Sorted 0.005, 0.01, 0.03, 0.04, times 4, 3, 2, 1, and never below one before.
-    assert holm([0.01, 0.04, 0.03, 0.005]) == pytest.approx([0.03, 0.06, 0.06, 0.02])
-    assert holm([0.9, 0.8]) == [1.0, 1.0]
-    assert holm([]) == []
 
 
 def test_few_outputs_have_a_least_p_value() -> None:
