@@ -112,6 +112,10 @@ def plan_facts(planned: Plan) -> dict[str, Any]:
                 stratum: sorted({prompt.source for prompt in planned.read.prompts(stratum)})
                 for stratum in planned.read.strata()
             },
+            "licences": {
+                stratum: sorted({prompt.licence for prompt in planned.read.prompts(stratum)})
+                for stratum in planned.read.strata()
+            },
             "notes": planned.notes,
         }
     )
@@ -328,7 +332,7 @@ class _Walk:
             )
             return "rejected"
         with self._journal.phase("capture", attempt.path.name):
-            await self._measuring.capture(attempt, server)
+            await self._measuring.capture(deployment, attempt, server)
         for cell in cells:
             if not self._has_time_for(pace(self._folder.journal()).cell_s(cell.name)):
                 facts["reason"] = f"stopped before {cell.name}"

@@ -12,6 +12,7 @@ TABLES = (
     "warnings",
     "anomalies",
     "verdicts",
+    "sampled_outputs",
     "unservable",
 )
 OF_EFFECT = ("estimate", "low", "high", "interval_note", "blocks", "missing", "confounds")

@@ -30,12 +30,26 @@ TABLES = (
     "cell_differences",
     "anomalies",
     "warnings",
+    "sampled_outputs",
     "effects",
     "repeats",
+    "step_costs",
+    "break_evens",
+    "correlations",
+    "decisions",
+    "decision_repeats",
+    "aa_validity",
+    "traffic_mix",
+    "drift",
+    "nodes",
+    "looks",
 )
 
 # Whether cells differ, and fit, depends on how this machine ran them; this engine warns of nothing.
-MAY_BE_EMPTY = ("cell_differences", "anomalies", "warnings")
+MAY_BE_EMPTY = ("cell_differences", "anomalies", "warnings", "aa_validity", "traffic_mix")
+# Whether cells differ, and fit, depends on how this machine ran them; this engine warns of nothing,
+# and its requests are greedy.
+MAY_BE_EMPTY = ("cell_differences", "anomalies", "warnings", "sampled_outputs")
 
 
 def counter(text: str, name: str, position: int | None = None) -> float:
