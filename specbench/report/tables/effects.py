@@ -34,13 +34,13 @@ def effects_table(content: Content) -> str:
                 effect["sampling"],
                 f"{effect['load_point']:g}",
                 effect["arm"] + ROLES.get(effect["role"], ""),
-                compared(effect),
+                _compared(effect),
                 _ratio(effect),
                 _interval(effect),
                 " ".join(f"{notes[said]}" for said in _differing(content, effect)) or "-",
-                ", ".join(f"{row['ratio']:.3f}" for row in found) or "-",
-                span([row["baseline"] for row in found]),
-                span([row["arm_value"] for row in found]),
+                (", ".join(f"{row['ratio']:.3f}" for row in found) or "-", "list"),
+                (span([row["baseline"] for row in found]), "list"),
+                (span([row["arm_value"] for row in found]), "list"),
                 "; ".join(effect["missing"]) or "-",
             ]
         )
@@ -69,10 +69,9 @@ def _order(effect: Row) -> tuple[object, ...]:
     return effect["stratum"], effect["load_point"], effect["arm"], not shipped
 
 
-def compared(effect: Row) -> str:
-    """Give what an arm is compared with."""
+def _compared(effect: Row) -> str:
     shipped = effect["comparison"] == "shipped"
-    return f"{effect['denominator']} ({'as shipped' if shipped else 'equalised'})"
+    return str(effect["denominator"]) + ("" if shipped else " (equalised)")
 
 
 def _differing(content: Content, effect: Row) -> list[str]:
