@@ -16,6 +16,7 @@ import attrs
 import cattrs
 
 from specbench.artifacts import RunFolder
+from specbench.errors import StoreError
 from specbench.whole_files import read_json
 
 FILE = "looks.jsonl"
@@ -37,7 +38,7 @@ def note_look(folder: RunFolder, made_by: str) -> None:
 
     A folder that may not be written is left as it is: showing results must not fail.
     """
-    with suppress(OSError, LookupError, ValueError):
+    with suppress(StoreError, OSError, LookupError, ValueError):
         blocks = measured_blocks(folder)
         if blocks:
             look = Look(unix_s=time.time(), made_by=made_by, blocks=blocks)

@@ -511,6 +511,7 @@ select
 from cells c join deployments d using (deployment_id)
 join verdicts v on v.outcome = 'fail' and v.deployment_id = c.deployment_id
     and (v.cell_id is null or v.cell_id = c.cell_id)
+where v.gate <> 'correctness'  -- it bars claims of the arm; its cells are measured and shown
 group by all;
 comment on view rejected_cells is 'Cells that no average holds, with every failed ruling on them or their deployment.';
 

@@ -35,6 +35,13 @@ TABLES = (
     "step_costs",
     "break_evens",
     "correlations",
+    "decisions",
+    "decision_repeats",
+    "aa_validity",
+    "traffic_mix",
+    "drift",
+    "nodes",
+    "looks",
 )
 
 # Whether cells differ, and fit, depends on how this machine ran them; this engine warns of nothing.

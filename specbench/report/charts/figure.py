@@ -16,6 +16,8 @@ REPEAT_COLOUR = "#a0a0a0"
 TWIN_COLOUR = "#8a7f6d"
 DASHES = ([1, 0], [6, 3], [2, 2], [8, 2, 2, 2])
 HEIGHT = 240
+PALEST = 0.55
+"""Share of white in the shade of a short draft."""
 MARGIN = 1.08
 ROW = 14
 GAP = 7
@@ -41,9 +43,8 @@ def arms_drawn(content: Content, drawn: Sequence[Row]) -> tuple[alt.Color, alt.S
     """
     looks = _looks(content)
     shown = {row["arm"] for row in drawn}
-    legend = alt.Legend(
-        orient="top", columns=4, values=[arm for arm in content.arms if arm in shown]
-    )
+    named = [arm for arm in content.arms if arm in shown]
+    legend = alt.Legend(orient="top", columns=4, values=named, symbolType="stroke")
     colours = alt.Scale(domain=list(looks), range=[colour for colour, _ in looks.values()])
     dashes = alt.Scale(domain=list(looks), range=[dash for _, dash in looks.values()])
     return (
@@ -70,17 +71,16 @@ def _looks(content: Content) -> dict[str, tuple[str, list[int]]]:
         if row["role"] in greys:
             found[arm] = greys[row["role"]], DASHES[0]
             continue
-        same = sorted(
-            {
-                other["longest_draft"] or 0
-                for other in rows.values()
-                if other["family"] == row["family"]
-            }
-        )
-        lighter = 0.55 * (1 - (same.index(row["longest_draft"] or 0) + 1) / len(same))
+        lengths = {other["longest_draft"] for other in rows.values() if _kin(other, row)}
+        rank = sorted(lengths).index(row["longest_draft"]) + 1
+        lighter = PALEST * (1 - rank / len(lengths))
         dash = DASHES[list(hues).index(row["family"]) % len(DASHES)]
         found[arm] = _mixed(hues[row["family"]], lighter), dash
     return found
+
+
+def _kin(row: Row, other: Row) -> bool:
+    return bool(row["role"] == other["role"] and row["family"] == other["family"])
 
 
 def _mixed(colour: str, white: float) -> str:
@@ -110,11 +110,11 @@ def sized(chart: Any, height: int = HEIGHT) -> Any:
     )
 
 
-def rows_of_arms(arms: Sequence[str]) -> tuple[alt.Y, alt.YOffset]:
+def rows_of_arms(arms: Sequence[str], loads: Sequence[object]) -> tuple[alt.Y, alt.YOffset]:
     """Give a row for every arm, and in it one for every load point."""
     scale = alt.Scale(domain=list(arms), paddingInner=0.25)
     y = alt.Y("arm:N", sort=None, title=None, scale=scale)
-    return y, alt.YOffset("load_point:O")
+    return y, alt.YOffset("load_point:O", sort=None, scale=alt.Scale(domain=list(loads)))
 
 
 def row_height(arms: Sequence[str], loads: Sequence[object]) -> int:

@@ -39,7 +39,7 @@ def step_costs(content: Content) -> Iterator[Figure]:
         found = chosen_rows(known, stratum=stratum, sampling=sampling)
         arms = [arm for arm in content.arms if any(row["arm"] == arm for row in found)]
         loads = [load for (load,) in distinct(found, "load_point")]
-        chart = alt.layer(*_layers(found, arms, ratio_scale(ends)))
+        chart = alt.layer(*_layers(found, rows_of_arms(arms, loads), ratio_scale(ends)))
         yield Figure(
             name=f"step-cost-{stratum}-{sampling}",
             section="step_cost",
@@ -48,8 +48,8 @@ def step_costs(content: Content) -> Iterator[Figure]:
         )
 
 
-def _layers(found: Sequence[Row], arms: Sequence[str], scale: alt.Scale) -> list[Any]:
-    y, offset = rows_of_arms(arms)
+def _layers(found: Sequence[Row], placed: tuple[alt.Y, alt.YOffset], scale: alt.Scale) -> list[Any]:
+    y, offset = placed
     points = [
         {**place, "value": row[column], "is": name}
         for row in found
