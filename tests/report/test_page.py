@@ -58,8 +58,11 @@ def test_the_page_stands_alone_and_says_everything(finished: FinishedRun) -> Non
         "Effects",
         "Speed-up by workload and load",
         "Acceptance against speed-up",
+        "What a step costs, and what pays for it",
         "Acceptance by position",
         "Distributions of TPOT and TTFT",
+        "Drift over time and node",
+        "Limits of this result",
         "What differed besides the method",
         "Anomalies",
         "Failed launches",
@@ -141,7 +144,7 @@ def test_hostile_text_is_shown_as_text(content: Content) -> None:
     bad = attrs.evolve(
         content,
         experiment={**content.experiment, "question": evil, "document": evil},
-        deployments=[failed],
+        deployments=[failed, *content.deployments[1:]],
         requests=[{**row, "arm": evil} for row in content.requests],
     )
     page = html_page(bad, figures(bad))
@@ -172,9 +175,10 @@ def test_two_samplings_are_drawn_apart(content: Content) -> None:
         repeats=both(content.repeats),
         positions=both(content.positions),
         requests=both(content.requests),
+        break_evens=both(content.break_evens),
     )
-    one = {figure.name for figure in figures(content) if figure.section != "acceptance"}
-    drawn = {figure.name for figure in figures(two) if figure.section != "acceptance"}
+    one = {figure.name for figure in figures(content) if figure.section != "drift"}
+    drawn = {figure.name for figure in figures(two) if figure.section != "drift"}
     assert drawn == one | {name.replace("greedy", "warm") for name in one}
 
 

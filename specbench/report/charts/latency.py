@@ -51,9 +51,15 @@ def _distribution(
     for arm, block in distinct(chosen, "arm", "block"):
         found = chosen_rows(chosen, arm=arm, block=block)
         values = sorted(row[quantity] for row in found if row[quantity] is not None)
+        if not values:
+            continue
+        # Four digits: more cannot be seen, and fill the page.
+        shares = np.linspace(0, 1, min(len(values), most)).round(4)
         steps += [
-            {"arm": arm, "block": block, "ms": _short(np.quantile(values, share)), "share": share}
-            for share in np.linspace(0, 1, min(len(values), most)).round(4).tolist()
+            {"arm": arm, "block": block, "ms": float(f"{value:.4g}"), "share": share}
+            for share, value in zip(
+                shares.tolist(), np.quantile(values, shares).tolist(), strict=True
+            )
         ]
     return (
         alt.Chart(inline(steps))
@@ -66,8 +72,3 @@ def _distribution(
             detail="block:N",
         )
     )
-
-
-def _short(value: float) -> float:
-    """Give four significant digits: more cannot be seen, and fill the page."""
-    return float(f"{value:.4g}")
