@@ -90,11 +90,12 @@ def make_plan(
 
     experiment = read.experiment
     names = ENGINES[experiment.target.engine].distributions
+    python, first = experiment.launcher.python, experiment.target.env.get("PYTHONPATH", "")
     return make(
         read,
         {name: loaded.method for name, loaded in methods.items()},
         blocks=blocks,
-        engine_version=engine_version(experiment.launcher.python, names) if here else None,
+        engine_version=engine_version(python, names, first) if here else None,
         launch_unservable=launch_unservable,
     )
 

@@ -158,6 +158,12 @@ def _told_of_cells(name: str, deployments: Sequence[JudgedDeployment]) -> Iterat
                         yield Told(block=block, arm=arm, load_point=point, difference=difference)
 
 
+def load_point(cell: JudgedCell) -> LoadPoint:
+    """Give the load point of a cell."""
+    facts = cell.facts
+    return facts["stratum"], facts["sampling"], facts["concurrency"], facts.get("arrival_rate")
+
+
 def serving(item: JudgedDeployment, cell: JudgedCell) -> CellServing:
     """Give how a server served one window."""
     concurrency = cell.facts["concurrency"]
@@ -190,9 +196,3 @@ def _by_block(deployments: Sequence[JudgedDeployment]) -> Mapping[int, list[Judg
     for item in deployments:
         blocks[item.block].append(item)
     return blocks
-
-
-def load_point(cell: JudgedCell) -> LoadPoint:
-    """Give the load point of a cell."""
-    facts = cell.facts
-    return facts["stratum"], facts["sampling"], facts["concurrency"], facts.get("arrival_rate")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
 import attrs
@@ -10,8 +11,9 @@ import duckdb
 from specbench.analysis.effects import paired, summarised
 from specbench.artifacts import find_runs
 from specbench.errors import StoreError
+from specbench.judge.correctness import ArmVerdict
 from specbench.looks import looks
-from specbench.store import index_rows, store
+from specbench.store import correctness_rows, index_rows, store
 from specbench.store.anomaly_rows import anomaly_rows
 from specbench.store.comparisons import (
     Comparison,
@@ -19,10 +21,12 @@ from specbench.store.comparisons import (
     comparisons,
     difference_rows,
 )
+from specbench.store.correctness_rows import blocked_arms
 from specbench.store.decision_rows import decision_rows, declared, nuisance_rows
 from specbench.store.explanatory_rows import correlation_rows, step_cost_rows
-from specbench.store.judged_run import JudgedRun, judged_deployments
+from specbench.store.judged_run import JudgedDeployment, JudgedRun, judged_deployments
 from specbench.store.points import Usable, cells_of, placed, points
+from specbench.store.sampled_outputs import sampled_rows
 
 
 @attrs.frozen(kw_only=True)
@@ -73,6 +77,8 @@ def _ingest_run(connection: duckdb.DuckDBPyConnection, run: JudgedRun) -> None:
     for _, cell in pairs:
         store.insert(connection, "requests", list(index_rows.request_rows(cell)))
         store.insert(connection, "counters", list(index_rows.counter_rows(run, cell)))
+    # First: it tells the line of a damaged capture.
+    blocked = blocked_arms(_ingest_correctness(connection, run, deployments))
     store.insert(
         connection,
         "captures",
@@ -95,10 +101,12 @@ def _ingest_run(connection: duckdb.DuckDBPyConnection, run: JudgedRun) -> None:
         store.insert(connection, "differences", told)
         told = list(cell_difference_rows(run.run_id, comparison))
         store.insert(connection, "cell_differences", told)
+        if comparison.kind == "shipped":
+            store.insert(connection, "sampled_outputs", sampled_rows(run, comparison))
         # A rehearsal is a trial of one arm: nothing is compared in it.
         if not run.plan["rehearsal"]:
             cells = cells_of(comparison, confirming=confirming)
-            _ingest_effects(connection, run, comparison, cells)
+            _ingest_effects(connection, run, comparison, cells, blocked)
     seen = [{"run_id": run.run_id, **attrs.asdict(look)} for look in looks(run.folder)]
     store.insert(connection, "looks", seen)
 
@@ -108,6 +116,7 @@ def _ingest_effects(
     run: JudgedRun,
     comparison: Comparison,
     cells: tuple[Usable, ...],
+    blocked: Mapping[str, str],
 ) -> None:
     pairs = paired(points(comparison, cells))
     found = [summarised(pair) for pair in pairs]
@@ -123,9 +132,24 @@ def _ingest_effects(
         return
     store.insert(connection, "correlations", correlation_rows(run.run_id, comparison, found))
     values = list(placed(cells, declared(run).metric))
-    ruled = decision_rows(run, comparison, pairs, [value for _, value in values], blocked={})
+    ruled = decision_rows(run, comparison, pairs, [value for _, value in values], blocked=blocked)
     for table in ("decisions", "decision_repeats", "aa_validity", "traffic_mix"):
         store.insert(connection, table, getattr(ruled, table))
     drifts, on_nodes = nuisance_rows(run, values)
     store.insert(connection, "drift", drifts)
     store.insert(connection, "nodes", on_nodes)
+
+
+def _ingest_correctness(
+    connection: duckdb.DuckDBPyConnection, run: JudgedRun, deployments: list[JudgedDeployment]
+) -> tuple[ArmVerdict, ...]:
+    ruled = correctness_rows.correctness_verdicts(run, deployments)
+    for table, found in (
+        ("correctness", correctness_rows.correctness_rows(run, ruled)),
+        ("arm_correctness", correctness_rows.arm_rows(run, deployments, ruled)),
+        ("correctness_controls", correctness_rows.control_rows(run, ruled)),
+        ("divergences", correctness_rows.divergence_rows(run, ruled)),
+        ("verdicts", correctness_rows.gate_rows(deployments, ruled)),
+    ):
+        store.insert(connection, table, list(found))
+    return ruled

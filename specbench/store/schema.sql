@@ -241,9 +241,97 @@ create table captures (
     prompt_id     varchar not null,
     status        varchar not null,
     text          varchar not null,
-    finish_reason varchar
+    finish_reason varchar,
+    completion_tokens integer
 );
 comment on table captures is 'Greedy outputs on the correctness prompts.';
+
+create table correctness (
+    run_id                    varchar not null,
+    arm                       varchar not null,
+    concurrency               integer not null,
+    verdict                   varchar not null,
+    reason                    varchar not null,
+    explanation               varchar,
+    pairs                     integer not null,
+    outputs                   integer not null,
+    exact                     integer not null,
+    control_pairs             integer not null,
+    control_outputs           integer not null,
+    control_exact             integer not null,
+    prefix_fraction           double,
+    prefix_fraction_control   double,
+    prefix_fraction_allowance double,
+    edit_distance             double,
+    edit_distance_control     double,
+    edit_distance_allowance   double,
+    tokens                    integer,
+    tokens_control            integer,
+    tokens_allowance          integer,
+    divergences               integer not null,
+    near_ties                 integer not null,
+    unexplained               integer not null,
+    judged_by                 varchar not null
+);
+comment on table correctness is 'The correctness gate on every arm at every captured concurrency. A pass is no evidence of a violation, not a proof.';
+comment on column correctness.verdict is 'pass, pass-explained, undecided or blocked.';
+comment on column correctness.explanation is 'What a person recorded. It is shown, and changes no verdict.';
+comment on column correctness.exact is 'Equal texts of so many outputs. Shown, not gated.';
+comment on column correctness.prefix_fraction is 'The worst: common prefix / the shorter text. Null, as all measures, without a control.';
+comment on column correctness.edit_distance is 'The worst: edit distance / the longer text.';
+comment on column correctness.tokens is 'The worst difference in completion tokens.';
+
+create table arm_correctness (
+    run_id      varchar not null,
+    arm         varchar not null,
+    correctness varchar not null,
+    explanation varchar,
+    caveats     varchar[] not null,
+    barred      varchar not null
+);
+comment on table arm_correctness is 'Each arm''s worst verdict over its concurrencies, its caveats, and why nothing may be claimed of it.';
+comment on column arm_correctness.correctness is 'A verdict; `not captured` where there is none; `reference` of the baseline and its repeats.';
+comment on column arm_correctness.barred is 'Why no gain of this arm is ever claimed; empty where nothing bars it.';
+
+create table correctness_controls (
+    run_id          varchar not null,
+    arm             varchar not null,
+    concurrency     integer not null,
+    kind            varchar not null,
+    control_arm     varchar not null,
+    compared        boolean not null,
+    pairs           integer not null,
+    outputs         integer not null,
+    exact           integer not null,
+    prefix_fraction double not null,
+    edit_distance   double not null,
+    tokens          integer not null
+);
+comment on table correctness_controls is 'How far equal servers differ, beside the verdict on an arm. Those not compared are reported.';
+comment on column correctness_controls.control_arm is 'Whose captures were paired.';
+
+create table divergences (
+    run_id      varchar not null,
+    arm         varchar not null,
+    concurrency integer not null,
+    pair        varchar not null,
+    prompt_id   varchar not null,
+    token       integer,
+    character   integer not null,
+    behind_nats double,
+    beyond_nats double,
+    near_tie    boolean,
+    shown_by    varchar,
+    explained   boolean not null,
+    before      varchar not null,
+    reference   varchar not null,
+    other       varchar not null
+);
+comment on table divergences is 'Where an arm''s output first leaves the baseline''s.';
+comment on column divergences.behind_nats is 'By how much the arm''s token lies behind the baseline''s best; null where it is not listed.';
+comment on column divergences.beyond_nats is 'It lies at least this far behind: it is not among the listed tokens.';
+comment on column divergences.near_tie is 'Null where nobody can tell.';
+comment on column divergences.shown_by is 'A capture without speculation that took the same turn.';
 
 create table verdicts (
     deployment_id varchar not null,
@@ -307,6 +395,36 @@ create table anomalies (
     sentence    varchar not null
 );
 comment on table anomalies is 'Numbers that do not fit together, in words. Nothing is rejected by them. Neither concurrency nor rate: about all load points.';
+
+create table sampled_outputs (
+    run_id           varchar not null,
+    arm              varchar not null,
+    stratum          varchar not null,
+    sampling         varchar not null,
+    concurrency      integer,
+    arrival_rate     double,
+    control          varchar not null,
+    blocks           integer[] not null,
+    outputs          integer not null,
+    respect          varchar,
+    arm_distance     double,
+    control_distance double,
+    p_value          double,
+    least_p_value    double,
+    p_adjusted       double,
+    outcome          varchar not null,
+    reason           varchar not null,
+    judged_by        varchar not null
+);
+comment on table sampled_outputs is 'Whether an arm''s outputs under a sampling that is not greedy come from the baseline''s distribution: one row a load point and respect. Never by equality; finding no difference is no proof that there is none.';
+comment on column sampled_outputs.control is 'What the arm is measured against: another deployment of the baseline''s configuration. Empty where there is none.';
+comment on column sampled_outputs.outputs is 'Outputs on each of the three sides; the baseline''s from every other pass over the prompts, those of arm and control from the passes between.';
+comment on column sampled_outputs.respect is 'length (tokens), first_token or ngram (pairs of tokens; shares from 0 to 1); null where nothing could be compared.';
+comment on column sampled_outputs.arm_distance is 'Distance of the arm from the baseline, a mean over prompts; control_distance: that of the control.';
+comment on column sampled_outputs.p_value is 'Chance of an arm that much further away than the control, when it samples as the control does (permutation test).';
+comment on column sampled_outputs.least_p_value is 'The smallest p-value that so many outputs can give.';
+comment on column sampled_outputs.p_adjusted is 'p_value by Holm over all rows of the run.';
+comment on column sampled_outputs.outcome is 'differs (p_adjusted at most 0.05), none shown, or undecided with its reason.';
 
 create table effects (
     run_id        varchar not null,
@@ -534,8 +652,8 @@ where c.acceptance_by_position is not null;
 comment on view acceptance_positions is 'Accepted at position i / drafts, one row a position (from 1).';
 
 create view speedups as
-select e.*, x.simulated
-from effects e join experiments x using (run_id)
+select e.*, x.simulated, c.correctness, c.explanation, c.caveats, c.barred
+from effects e join experiments x using (run_id) left join arm_correctness c using (run_id, arm)
 where e.metric = 'output_throughput';
 comment on view speedups is 'Throughput effects: above 1 the arm is faster than the baseline.';
 

@@ -7,7 +7,8 @@ from collections.abc import Callable, Sequence
 
 import attrs
 
-from specbench.facts import Output, RequestRow, RequestStatus
+from specbench.facts import Candidates, Output, RequestRow, RequestStatus
+from specbench.traffic.candidates import candidates
 from specbench.traffic.requests import TimedRequest
 from specbench.traffic.server_events import Event, Speculation, Usage
 
@@ -49,6 +50,7 @@ class Exchange:
     answer_from: int = 0
     """Where in the text the content begins: after reasoning and tool calls."""
     token_ids: array[int] | None = None
+    candidates: list[Candidates] | None = None
 
     def take_all(self, events: Sequence[Event], stamps_ns: Sequence[int]) -> None:
         """Take several events in. Those that only add text take a short way."""
@@ -60,7 +62,9 @@ class Exchange:
                 choice = choices[0]
                 said = choice.delta and choice.delta.content
                 ids = choice.token_ids
-                middle = self.first_payload_ns and not (choice.finish_reason or event.usage)
+                middle = self.first_payload_ns and not (
+                    choice.finish_reason or event.usage or choice.logprobs
+                )
                 if said and middle and (ids is None or self.token_ids is not None):
                     add_stamp(stamp_ns)
                     text += said.encode()
@@ -98,6 +102,9 @@ class Exchange:
                 self.first_payload_ns = stamp_ns
             if ids:
                 self._take_ids(ids, stamp_ns)
+            if choice.logprobs is not None:
+                self.candidates = self.candidates or []
+                self.candidates += candidates(choice.logprobs)
             if finish:
                 self.finish_reason = finish
         if event.usage is not None:
@@ -173,4 +180,5 @@ class Exchange:
             text=self.text.decode(),
             token_ids=self.token_ids,
             finish_reason=self.finish_reason,
+            candidates=self.candidates,
         )

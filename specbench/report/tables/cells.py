@@ -25,6 +25,7 @@ def cells_table(content: Content) -> str:
             number(cell["acceptance_rate"], ".1%"),
             number(cell["acceptance_length"], ".2f"),
             number(cell["tokens_per_step"], ".2f"),
+            number(cell["prefix_hit_rate"], ".1%"),
             ("rejected", "bad") if cell["rejected"] else "ok",
         ]
         for cell in content.cells
@@ -45,6 +46,7 @@ def cells_table(content: Content) -> str:
         "accepted / drafted",
         "accept. length",
         "tokens / step",
+        "prefix hits",
         "cell",
     )
     return table(headers, body, empty="No cell was measured.")
