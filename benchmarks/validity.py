@@ -17,12 +17,11 @@ import json
 import math
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from importlib import import_module
-from importlib.util import find_spec
 from pathlib import Path
 
 import attrs
 import numpy as np
+import validity_gate
 from numpy.typing import NDArray
 
 from specbench.analysis.bootstrap import MEASURED_COVERAGE, percentile_bounds
@@ -220,7 +219,7 @@ def rows(shorter: int = 1) -> Iterator[Row]:
     yield from bootstrap_rows(20_000 // shorter)
     yield from claim_rows(2_000 // shorter)
     yield from regression_rows(10_000 // shorter)
-    yield from gate_rows()
+    yield from gate_rows(max(200 // shorter, 2))
 
 
 def coverage_rows(count: int) -> Iterator[Row]:
@@ -351,13 +350,19 @@ def regression_rows(count: int) -> Iterator[Row]:
     yield _told("0% is shown to be no regression", rate(even, 306, count, absent))
 
 
-def gate_rows() -> Iterator[Row]:
-    """Give the rows of the correctness gate, where its benchmark is there."""
-    if find_spec("validity_gate") is None:
-        return
-    for row in import_module("validity_gate").rows():
-        names = ("name", "must", "measured", "holds")
-        yield Row(**{name: getattr(row, name) for name in names})
+def gate_rows(count: int) -> Iterator[Row]:
+    """Give how often the correctness gate blocks, and the seed rule alone beside it."""
+    for found in validity_gate.gate_rates(count):
+        blocked = found.verdicts["blocked"]
+        name = f"the gate blocks: {found.scenario}"
+        alone = f" (the seed rule alone: {found.rule_fails:.1%})"
+        if found.scenario in validity_gate.IDENTICAL:
+            row = _most(name, validity_gate.MOST_BLOCKED, blocked)
+        elif found.scenario in validity_gate.SWAPPED:
+            row = _least(name, validity_gate.LEAST_BLOCKED, blocked)
+        else:
+            row = _told(name, blocked)
+        yield attrs.evolve(row, measured=row.measured + alone)
 
 
 def table(found: Sequence[Row]) -> str:
