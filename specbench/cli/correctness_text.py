@@ -64,7 +64,8 @@ def verdict_lines(found: ArmVerdict) -> Iterator[str]:
     for control in found.controls:
         count = sum(len(pair.outputs) for pair in control.pairs)
         exact = sum(pair.exact for pair in control.pairs)
-        use = "compared with" if control.compared else "reported"
+        own = "excuses nothing" if control.arm == found.arm else "can only explain"
+        use = "compared with" if control.compared else own
         yield f"  {control.kind} control of {control.arm}: {exact} of {count} equal ({use})"
     yield from (f"  {_check_text(check)}" for check in found.checks)
     parted = sorted(found.partings, key=lambda parting: parting.explained)

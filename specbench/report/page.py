@@ -17,6 +17,7 @@ from specbench.report.bundle import javascript
 from specbench.report.charts.figure import Figure
 from specbench.report.charts.sections import SECTIONS, figures
 from specbench.report.content import Content, read_content
+from specbench.report.correctness import correctness_panel
 from specbench.report.sampled import sampled_section
 from specbench.report.tables.cells import cells_table
 from specbench.report.tables.differences import (
@@ -28,7 +29,7 @@ from specbench.report.tables.differences import (
 from specbench.report.tables.effects import effects_table
 from specbench.report.tables.html import title
 from specbench.report.tables.provenance import commands, provenance_table
-from specbench.report.tables.rulings import failures_table, outputs_table, verdicts_table
+from specbench.report.tables.rulings import failures_table, verdicts_table
 from specbench.store.store import opened
 
 FORMATS = ("html", "png", "svg")
@@ -91,7 +92,7 @@ def html_page(content: Content, drawn: Sequence[Figure]) -> str:
         anomalies=anomalies_table(content),
         failures=failures_table(content),
         verdicts=verdicts_table(content),
-        outputs=outputs_table(content),
+        correctness=correctness_panel(content),
         sampled_outputs=sampled_section(content),
         cells=cells_table(content),
         provenance=provenance_table(content),

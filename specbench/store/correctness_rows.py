@@ -15,7 +15,7 @@ from specbench.capture_facts import Capture
 from specbench.capture_files import read_captures
 from specbench.experiment.model import Correctness
 from specbench.explanations import explanation
-from specbench.judge.correctness import ArmVerdict, rule
+from specbench.judge.correctness import WORST_FIRST, ArmVerdict, rule
 from specbench.judge.output_pairs import worst
 from specbench.store.judged_run import JudgedDeployment, JudgedRun
 
@@ -127,6 +127,39 @@ def gate_rows(
             else "",
             "judged_by": specbench.__version__,
         }
+
+
+def arm_rows(
+    run: JudgedRun, deployments: Sequence[JudgedDeployment], verdicts: Sequence[ArmVerdict]
+) -> Iterator[Row]:
+    """Give each arm's worst verdict, and why nothing may be claimed of it."""
+    for name in dict.fromkeys(item.arm["name"] for item in deployments):
+        own = [item for item in deployments if item.arm["name"] == name]
+        ruled = [found for found in verdicts if found.arm == name]
+        said = [explanation(run.folder, name, found.concurrency) for found in ruled]
+        caveats = _caveats(own)
+        worst_verdict = next(
+            (word for word in WORST_FIRST if any(found.verdict == word for found in ruled)),
+            "not captured" if own[0].arm["role"] == "arm" else "reference",
+        )
+        blocked = ["blocked by the correctness gate"] if worst_verdict == "blocked" else []
+        yield {
+            "run_id": run.run_id,
+            "arm": name,
+            "correctness": worst_verdict,
+            "explanation": "; ".join(dict.fromkeys(filter(None, said))) or None,
+            "caveats": caveats,
+            "barred": "; ".join([*blocked, *caveats]),
+        }
+
+
+def _caveats(own: Sequence[JudgedDeployment]) -> list[str]:
+    """Give what a method tells of itself, and what a server tells that nobody declared."""
+    declared = list(own[0].arm["caveats"])
+    stated = {item.audit.value("rejection_sample_method") for item in own if item.audit is not None}
+    if "synthetic" in stated and not declared:
+        return ["the server accepts tokens at random (rejection_sample_method synthetic)"]
+    return declared
 
 
 def _captures(deployments: Sequence[JudgedDeployment]) -> Iterator[Capture]:

@@ -77,6 +77,8 @@ def _ingest_run(connection: duckdb.DuckDBPyConnection, run: JudgedRun) -> None:
     for _, cell in pairs:
         store.insert(connection, "requests", list(index_rows.request_rows(cell)))
         store.insert(connection, "counters", list(index_rows.counter_rows(run, cell)))
+    # First: it tells the line of a damaged capture.
+    blocked = blocked_arms(_ingest_correctness(connection, run, deployments))
     store.insert(
         connection,
         "captures",
@@ -93,7 +95,6 @@ def _ingest_run(connection: duckdb.DuckDBPyConnection, run: JudgedRun) -> None:
     )
     store.insert(connection, "verdicts", list(index_rows.clock_rows(deployments)))
     store.insert(connection, "anomalies", list(anomaly_rows(run, deployments)))
-    blocked = blocked_arms(_ingest_correctness(connection, run, deployments))
     confirming = run.experiment["stage"] == "confirmation"
     for comparison in comparisons(deployments):
         told = list(difference_rows(run.run_id, comparison))
@@ -145,6 +146,7 @@ def _ingest_correctness(
     ruled = correctness_rows.correctness_verdicts(run, deployments)
     for table, found in (
         ("correctness", correctness_rows.correctness_rows(run, ruled)),
+        ("arm_correctness", correctness_rows.arm_rows(run, deployments, ruled)),
         ("correctness_controls", correctness_rows.control_rows(run, ruled)),
         ("divergences", correctness_rows.divergence_rows(run, ruled)),
         ("verdicts", correctness_rows.gate_rows(deployments, ruled)),

@@ -281,6 +281,18 @@ comment on column correctness.prefix_fraction is 'The worst: common prefix / the
 comment on column correctness.edit_distance is 'The worst: edit distance / the longer text.';
 comment on column correctness.tokens is 'The worst difference in completion tokens.';
 
+create table arm_correctness (
+    run_id      varchar not null,
+    arm         varchar not null,
+    correctness varchar not null,
+    explanation varchar,
+    caveats     varchar[] not null,
+    barred      varchar not null
+);
+comment on table arm_correctness is 'Each arm''s worst verdict over its concurrencies, its caveats, and why nothing may be claimed of it.';
+comment on column arm_correctness.correctness is 'A verdict; `not captured` where there is none; `reference` of the baseline and its repeats.';
+comment on column arm_correctness.barred is 'Why no gain of this arm is ever claimed; empty where nothing bars it.';
+
 create table correctness_controls (
     run_id          varchar not null,
     arm             varchar not null,
@@ -617,6 +629,7 @@ select
 from cells c join deployments d using (deployment_id)
 join verdicts v on v.outcome = 'fail' and v.deployment_id = c.deployment_id
     and (v.cell_id is null or v.cell_id = c.cell_id)
+where v.gate <> 'correctness'  -- it bars claims of the arm; its cells are measured and shown
 group by all;
 comment on view rejected_cells is 'Cells that no average holds, with every failed ruling on them or their deployment.';
 
@@ -637,30 +650,6 @@ select
 from cells c join deployments d using (deployment_id)
 where c.acceptance_by_position is not null;
 comment on view acceptance_positions is 'Accepted at position i / drafts, one row a position (from 1).';
-
-create view arm_correctness as
-with worst as (
-    select
-        run_id, arm,
-        ['pass', 'pass-explained', 'undecided', 'blocked'][max(list_position(
-            ['pass', 'pass-explained', 'undecided', 'blocked'], verdict))] as verdict,
-        string_agg(distinct explanation, '; ') as explanation
-    from correctness group by run_id, arm
-),
-arms as (
-    select run_id, arm, role, any_value(caveats) as caveats from deployments group by all
-)
-select
-    a.run_id, a.arm,
-    case when w.verdict is not null then w.verdict
-        when a.role <> 'arm' then 'reference' else 'not captured' end as correctness,
-    w.explanation, coalesce(a.caveats, []) as caveats,
-    concat_ws('; ',
-        case when w.verdict = 'blocked' then 'blocked by the correctness gate' end,
-        case when len(a.caveats) > 0 then array_to_string(a.caveats, '; ') end) as barred
-from arms a left join worst w using (run_id, arm);
-comment on view arm_correctness is 'Each arm''s worst verdict over its concurrencies, its caveats, and why nothing may be claimed of it.';
-comment on column arm_correctness.barred is 'Why no gain of this arm is ever claimed; empty where none is barred.';
 
 create view speedups as
 select e.*, x.simulated, c.correctness, c.explanation, c.caveats, c.barred

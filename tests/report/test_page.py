@@ -16,7 +16,7 @@ from specbench.report.tables.cells import cells_table
 from specbench.report.tables.effects import effects_table
 from specbench.report.tables.rulings import failures_table
 from specbench.store.store import opened
-from tests.conftest import SMALL, FinishedRun, run_small
+from tests.conftest import SMALL, FinishedRun, made_once, run_small
 
 
 @pytest.fixture(scope="module")
@@ -63,7 +63,7 @@ def test_the_page_stands_alone_and_says_everything(finished: FinishedRun) -> Non
         "Anomalies",
         "Failed launches",
         "Gates that did not pass",
-        "Greedy outputs",
+        "Correctness",
         "Every measured cell",
         "Provenance",
     ]
@@ -73,7 +73,13 @@ def test_the_page_stands_alone_and_says_everything(finished: FinishedRun) -> Non
 @pytest.fixture(scope="module")
 def pictures(finished: FinishedRun, tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     """Every picture of the run, in both forms."""
-    return write_report(finished.results, None, tmp_path_factory.mktemp("all"), ("png", "svg"))
+
+    def draw(folder: Path) -> str:
+        drawn = write_report(finished.results, None, folder, ("png", "svg"))
+        return "\n".join(map(str, drawn))
+
+    _, paths = made_once(tmp_path_factory, "pictures", draw)
+    return [Path(path) for path in paths.split("\n")]
 
 
 def test_a_simulated_run_is_marked_on_the_page_and_in_every_picture(

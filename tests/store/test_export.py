@@ -53,6 +53,10 @@ def test_every_table_is_a_file_of_each_format(exported: Path) -> None:
             "differences",
             "cell_differences",
             "anomalies",
+            "correctness",
+            "arm_correctness",
+            "correctness_controls",
+            "divergences",
             "facts",
             "warnings",
         )
@@ -144,6 +148,10 @@ def test_only_rows_of_the_run_are_written(two_runs: Path, tmp_path: Path) -> Non
         "differences": 0,
         "cell_differences": 0,
         "anomalies": 0,
+        "correctness": 0,
+        "arm_correctness": 0,
+        "correctness_controls": 0,
+        "divergences": 0,
         "facts": 0,
         "warnings": 0,
     }

@@ -25,6 +25,10 @@ TABLES = (
     "requests",
     "counters",
     "captures",
+    "correctness",
+    "arm_correctness",
+    "correctness_controls",
+    "divergences",
     "verdicts",
     "differences",
     "cell_differences",
@@ -45,11 +49,17 @@ TABLES = (
     "looks",
 )
 
-# Whether cells differ, and fit, depends on how this machine ran them; this engine warns of nothing.
-MAY_BE_EMPTY = ("cell_differences", "anomalies", "warnings", "aa_validity", "traffic_mix")
 # Whether cells differ, and fit, depends on how this machine ran them; this engine warns of nothing,
-# and its requests are greedy.
-MAY_BE_EMPTY = ("cell_differences", "anomalies", "warnings", "sampled_outputs")
+# its requests are greedy, and without noise no output parts from another.
+MAY_BE_EMPTY = (
+    "cell_differences",
+    "anomalies",
+    "warnings",
+    "sampled_outputs",
+    "aa_validity",
+    "traffic_mix",
+    "divergences",
+)
 
 
 def counter(text: str, name: str, position: int | None = None) -> float:

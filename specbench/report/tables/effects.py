@@ -37,6 +37,7 @@ def effects_table(content: Content) -> str:
                 compared(effect),
                 _ratio(effect),
                 _interval(effect),
+                _correctness(effect),
                 " ".join(f"{notes[said]}" for said in _differing(content, effect)) or "-",
                 ", ".join(f"{row['ratio']:.3f}" for row in found) or "-",
                 span([row["baseline"] for row in found]),
@@ -52,6 +53,7 @@ def effects_table(content: Content) -> str:
         "compared with",
         "speed-up",
         "95% interval",
+        "correctness",
         "differs in",
         "every block",
         "baseline tok/s",
@@ -67,6 +69,14 @@ def effects_table(content: Content) -> str:
 def _order(effect: Row) -> tuple[object, ...]:
     shipped = effect["comparison"] == "shipped"
     return effect["stratum"], effect["load_point"], effect["arm"], not shipped
+
+
+def _correctness(effect: Row) -> Cell:
+    """Give the verdict that the arm carries, and why nothing is claimed of it."""
+    if effect["barred"]:
+        said = f"; {effect['explanation']}" if effect["explanation"] else ""
+        return f"{effect['correctness']}; not claimed: {effect['barred']}{said}", "bad"
+    return effect["correctness"] or "not captured"
 
 
 def compared(effect: Row) -> str:

@@ -52,13 +52,3 @@ def verdicts_table(content: Content) -> str:
     headers = ("where", "gate", "outcome", "observed", "required", "advice")
     done = "Every gate passed."
     return table(headers, body, empty=done if content.cells else "Nothing was measured to rule on.")
-
-
-def outputs_table(content: Content) -> str:
-    """Give counts of equal greedy outputs. Shown, not gated."""
-    body = [
-        [row["arm"], row["pair"], f"{row['concurrency']}", f"{row['equal']} of {row['compared']}"]
-        for row in content.outputs
-    ]
-    headers = ("arm", "compared with", "conc.", "equal texts")
-    return table(headers, body, empty="The experiment captures no outputs.")
