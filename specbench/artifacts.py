@@ -122,6 +122,12 @@ class CellFolder:
         table = pq.read_table(path, columns=["request_id", "prompt_reuse"])
         return {row["request_id"]: row["prompt_reuse"] for row in table.to_pylist()}
 
+    def token_ids(self) -> dict[str, list[int] | None]:
+        """Give the token ids that each request generated, by its id; None where none were told."""
+        columns = ["request_id", "token_ids"]
+        table = pq.read_table(self.path / "outputs.parquet", columns=columns)
+        return {row["request_id"]: row["token_ids"] for row in table.to_pylist()}
+
     def samples(self) -> tuple[Sample, ...]:
         """Give what was sampled inside the window; nothing where nothing was."""
         path = self.path / "samples.parquet"

@@ -21,15 +21,21 @@ from specbench.judge.cells import same_prompts
 from specbench.judge.counters import prefix_hit_rate
 from specbench.judge.prompt_reuse import prompt_reuse, runs_of
 from specbench.judge.window import Judged, judge_window
+from specbench.launchers.accelerators import VISIBLE
 from specbench.launchers.server import Server
 from specbench.observe import metrics
 from specbench.observe.sampler import sampling
 from specbench.plan import Plan, PlannedDeployment
-from specbench.planned_cell import PlannedCell, steady_arrivals_ns, warm_up_requests
+from specbench.planned_cell import (
+    PlannedCell,
+    sent_order,
+    steady_arrivals_ns,
+    warm_up_requests,
+)
 from specbench.stopping import Stopping
 from specbench.traffic.drive import drive
 from specbench.traffic.loops import LoadPoint
-from specbench.traffic.requests import Wording, cut_short, filling, measured, shuffled, warming
+from specbench.traffic.requests import Wording, cut_short, filling, measured, warming
 from specbench.traffic.warmup import warm
 
 OnRow = Callable[[RequestRow], None]
@@ -89,7 +95,7 @@ class Measuring:
         cell: PlannedCell,
     ) -> None:
         """Measure one cell: warm, settle, snapshot, drive, settle, snapshot, write, judge."""
-        prompts = shuffled(self._plan.read.prompts(cell.stratum), self._seed)
+        prompts = sent_order(self._plan.read, cell.stratum)
         salt = f"{self._run_id}/{attempt.path.name}/{cell.name}"
         wording = self._wording(server, cell.sampling, salt)
         url, names = server.metrics_url, self._plan.engine.counters()
@@ -121,10 +127,11 @@ class Measuring:
         with self._journal.phase("settle", *where):
             before, settled_before = await metrics.settled(url, names)
         every_s = self._plan.read.experiment.sample_every_s
+        visible = deployment.arm.command.environment.get(VISIBLE)
         with (
             self._journal.phase("drive", *where),
             self._stopping.finishing(),
-            sampling(url, names, every_s) as sampler,
+            sampling(url, names, every_s, visible) as sampler,
         ):
             window = await drive(
                 requests, asked, on_row=self._on_row, stop=lambda: self._stopping.asked

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -20,6 +21,7 @@ from specbench.experiment.read import ReadExperiment, read_experiment
 from specbench.facts import RequestRow
 from specbench.methods import Method
 from specbench.plugins import load_methods
+from specbench.whole_files import read_json, write_json
 
 ROOT = Path(__file__).parent.parent
 CAPTURES = Path(__file__).parent / "captures"
@@ -197,6 +199,19 @@ def _shared_run(tmp_path_factory: pytest.TempPathFactory, name: str, document: s
             said.write_text(done.result.output)
     again = click.Command("said", callback=lambda: click.echo(said.read_text(), nl=False))
     return FinishedRun(folder, CliRunner().invoke(again))
+
+
+@pytest.fixture
+def copied(finished: FinishedRun, tmp_path: Path) -> Path:
+    """A copy of the finished run in the test's own folder, with its document and prompts.
+
+    Running that document with `--runs` of that folder goes on with the copy.
+    """
+    run = tmp_path / "runs" / finished.run.name
+    shutil.copytree(finished.run, run)
+    plan = read_json(run / "plan.json")
+    write_json(run / "plan.json", plan | {"spec": str(write_small(tmp_path))})
+    return run
 
 
 def row(index: int = 0, **changes: Any) -> RequestRow:

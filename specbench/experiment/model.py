@@ -11,6 +11,7 @@ from typing import Any, Literal
 
 import attrs
 
+from specbench.experiment.decision import Decision
 from specbench.experiment.load import Load
 from specbench.experiment.said import said
 
@@ -341,6 +342,9 @@ class Experiment:
         default=None, metadata=said("Greedy captures of every deployment.")
     )
     gates: Gates = attrs.field(factory=Gates, metadata=said("Validity rules."))
+    decision: Decision = attrs.field(
+        factory=Decision, metadata=said("What carries the decision, declared beforehand.")
+    )
     per_request_metrics: bool = attrs.field(
         default=False,
         metadata=said(

@@ -15,6 +15,7 @@ import attrs
 import cattrs
 
 from specbench.errors import ExperimentError, Problem
+from specbench.experiment.decision_rules import decision_problems
 from specbench.experiment.model import (
     Arm,
     AttachLauncher,
@@ -56,7 +57,7 @@ class ReadExperiment:
     workloads: tuple[WorkloadContent, ...]
     correctness: WorkloadContent | None
     trace_s: tuple[float, ...]
-    """Arrival instants of a replayed trace, in seconds from the start; empty without one."""
+    """Arrival instants of a replayed file, in seconds from the start; empty without one."""
     unset: tuple[str, ...]
     """Environment variables that it names and that are not set."""
 
@@ -68,6 +69,17 @@ class ReadExperiment:
             for prompt in workload.prompts
             if prompt.stratum == stratum
         )
+
+    def arrivals_s(self, stratum: str) -> tuple[float, ...]:
+        """Give the instants that an open load replays, in seconds; none where it draws them.
+
+        Those of a workload are counted from the first arrival of the stratum.
+        """
+        load = self.experiment.load.open
+        if load is None or load.arrivals != "workload":
+            return self.trace_s
+        found = sorted(p.arrival_s for p in self.prompts(stratum) if p.arrival_s is not None)
+        return tuple(instant_s - found[0] for instant_s in found)
 
     def strata(self) -> tuple[str, ...]:
         """Give the strata in the order in which they first appear."""
@@ -106,11 +118,12 @@ def read_experiment(path: Path, methods: Mapping[str, Method[Any]]) -> ReadExper
         trace_s=trace_s,
         unset=tuple(sorted(unset)),
     )
-    sizes = {stratum: len(read.prompts(stratum)) for stratum in read.strata()}
+    prompts = {stratum: read.prompts(stratum) for stratum in read.strata()}
     refuse(
         [
-            *stratum_problems(experiment.load, sizes),
+            *stratum_problems(experiment.load, prompts),
             *cell_name_problems(experiment, read.strata()),
+            *decision_problems(experiment, read.strata()),
         ]
     )
     return read

@@ -43,6 +43,14 @@ class Content:
     """Each arm's worst verdict, its caveats, and why nothing may be claimed of it."""
     correctness_controls: list[Row]
     divergences: list[Row]
+    break_evens: list[Row]
+    """Step costs over blocks, of both comparisons."""
+    correlations: list[Row]
+    drift: list[Row]
+    nodes: list[Row]
+    looked: list[Row]
+    """One row; none where nobody looked before."""
+    sampled_outputs: list[Row]
     unservable: list[Row]
     """Arms that were planned and never launched, each with the reasons."""
 
@@ -65,7 +73,7 @@ def read_content(connection: duckdb.DuckDBPyConnection, run_id: str | None) -> C
     Raises:
         StoreError: There is no such run.
     """
-    chosen = run_id or _newest(connection)
+    chosen = run_id or newest(connection)
     found = rows(connection, "select * from experiments where run_id = ?", [chosen])
     if not found:
         known = [row["run_id"] for row in rows(connection, "select run_id from experiments")]
@@ -139,6 +147,24 @@ def read_content(connection: duckdb.DuckDBPyConnection, run_id: str | None) -> C
             "select * from divergences where run_id = ? "
             "order by arm, concurrency, explained, pair, prompt_id"
         ),
+        break_evens=read(
+            "select * from break_evens where run_id = ? order by stratum, sampling, concurrency, "
+            "arrival_rate, arm, comparison desc"
+        ),
+        correlations=read(
+            "select * from correlations where run_id = ? order by stratum, sampling, concurrency, "
+            "arrival_rate, quantity desc, metric"
+        ),
+        drift=read(
+            "select * from drift where run_id = ? "
+            "order by stratum, sampling, concurrency, arrival_rate, factor desc"
+        ),
+        nodes=read("select * from nodes where run_id = ? order by all"),
+        looked=read("select * from looked where run_id = ?"),
+        sampled_outputs=read(
+            "select * from sampled_outputs where run_id = ? "
+            "order by stratum, sampling, concurrency, arrival_rate, arm, respect"
+        ),
         unservable=list(_unservable(found[0]["plan"], [row["arm"] for row in arms])),
     )
 
@@ -156,7 +182,12 @@ def _unservable(plan: str, launched: Sequence[str]) -> Iterator[Row]:
             yield {"arm": name, "reasons": arm["unservable"]}
 
 
-def _newest(connection: duckdb.DuckDBPyConnection) -> str:
+def newest(connection: duckdb.DuckDBPyConnection) -> str:
+    """Give the run that was measured last.
+
+    Raises:
+        StoreError: There is none.
+    """
     found = rows(
         connection,
         "select run_id from experiments left join deployments using (run_id) "

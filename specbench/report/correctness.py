@@ -7,7 +7,7 @@ from html import escape
 
 from specbench.judge.correctness import MEANING
 from specbench.report.content import Content, Row
-from specbench.report.tables import Cell, table
+from specbench.report.tables.html import Cell, table
 
 SHOWN = 4
 """Divergences that are quoted for each verdict; the table `divergences` holds all."""

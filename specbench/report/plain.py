@@ -16,6 +16,7 @@ TABLES = (
     "arm_correctness",
     "correctness_controls",
     "divergences",
+    "sampled_outputs",
     "unservable",
 )
 OF_EFFECT = (

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +38,15 @@ def correctness_verdicts(
         return ()
     rules = cattrs.structure(asked, Correctness)
     return rule(tuple(_captures(deployments)), rules.margins, rules.near_tie_nats)
+
+
+def blocked_arms(verdicts: Sequence[ArmVerdict]) -> Mapping[str, str]:
+    """Give why each arm is blocked, of those that are at any concurrency."""
+    found: dict[str, list[str]] = defaultdict(list)
+    for ruled in verdicts:
+        if ruled.verdict == "blocked":
+            found[ruled.arm].append(f"at concurrency {ruled.concurrency}, {ruled.reason}")
+    return {arm: "; ".join(reasons) for arm, reasons in found.items()}
 
 
 def correctness_rows(run: JudgedRun, verdicts: Sequence[ArmVerdict]) -> Iterator[Row]:
@@ -126,8 +136,8 @@ def arm_rows(
     for name in dict.fromkeys(item.arm["name"] for item in deployments):
         own = [item for item in deployments if item.arm["name"] == name]
         ruled = [found for found in verdicts if found.arm == name]
-        said = [explanation(run.folder, name, found.concurrency) for found in ruled]
-        caveats = _caveats(own)
+        told = [explanation(run.folder, name, found.concurrency) for found in ruled]
+        caveats = list(dict.fromkeys(said for item in own for said in item.caveats))
         worst_verdict = next(
             (word for word in WORST_FIRST if any(found.verdict == word for found in ruled)),
             "not captured" if own[0].arm["role"] == "arm" else "reference",
@@ -137,19 +147,10 @@ def arm_rows(
             "run_id": run.run_id,
             "arm": name,
             "correctness": worst_verdict,
-            "explanation": "; ".join(dict.fromkeys(filter(None, said))) or None,
+            "explanation": "; ".join(dict.fromkeys(filter(None, told))) or None,
             "caveats": caveats,
             "barred": "; ".join([*blocked, *caveats]),
         }
-
-
-def _caveats(own: Sequence[JudgedDeployment]) -> list[str]:
-    """Give what a method tells of itself, and what a server tells that nobody declared."""
-    declared = list(own[0].arm["caveats"])
-    stated = {item.audit.value("rejection_sample_method") for item in own if item.audit is not None}
-    if "synthetic" in stated and not declared:
-        return ["the server accepts tokens at random (rejection_sample_method synthetic)"]
-    return declared
 
 
 def _captures(deployments: Sequence[JudgedDeployment]) -> Iterator[Capture]:

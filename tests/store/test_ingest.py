@@ -34,13 +34,32 @@ TABLES = (
     "cell_differences",
     "anomalies",
     "warnings",
+    "sampled_outputs",
     "effects",
     "repeats",
+    "step_costs",
+    "break_evens",
+    "correlations",
+    "decisions",
+    "decision_repeats",
+    "aa_validity",
+    "traffic_mix",
+    "drift",
+    "nodes",
+    "looks",
 )
 
 # Whether cells differ, and fit, depends on how this machine ran them; this engine warns of nothing,
-# and without noise no output parts from another.
-MAY_BE_EMPTY = ("cell_differences", "anomalies", "warnings", "divergences")
+# its requests are greedy, and without noise no output parts from another.
+MAY_BE_EMPTY = (
+    "cell_differences",
+    "anomalies",
+    "warnings",
+    "aa_validity",
+    "traffic_mix",
+    "sampled_outputs",
+    "divergences",
+)
 
 
 def counter(text: str, name: str, position: int | None = None) -> float:
