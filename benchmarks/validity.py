@@ -217,7 +217,7 @@ def rows(shorter: int = 1) -> Iterator[Row]:
     yield from bootstrap_rows(20_000 // shorter)
     yield from claim_rows(2_000 // shorter)
     yield from regression_rows(10_000 // shorter)
-    yield from gate_rows()
+    yield from gate_rows(shorter)
 
 
 def coverage_rows(count: int) -> Iterator[Row]:
@@ -340,11 +340,11 @@ def regression_rows(count: int) -> Iterator[Row]:
     yield _told("0% is shown to be no regression", rate(even, 306, count, absent))
 
 
-def gate_rows() -> Iterator[Row]:
+def gate_rows(shorter: int) -> Iterator[Row]:
     """Give the rows of the correctness gate, where its benchmark is there."""
     if find_spec("validity_gate") is None:
         return
-    for row in import_module("validity_gate").rows():
+    for row in import_module("validity_gate").rows(shorter):
         names = ("name", "must", "measured", "holds")
         yield Row(**{name: getattr(row, name) for name in names})
 
