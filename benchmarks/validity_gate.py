@@ -217,31 +217,6 @@ def missed(found: Sequence[Rates]) -> list[str]:
     ]
 
 
-@attrs.frozen(kw_only=True)
-class Row:
-    """One measured rate, as validity.py tells them."""
-
-    name: str
-    must: str
-    measured: str
-    holds: bool | None
-
-
-def rows(shorter: int = 1) -> Iterator[Row]:
-    """Give every rate; `shorter` divides the number of experiments."""
-    found = gate_rates(max(EXPERIMENTS // shorter, 1))
-    wrong = missed(found)
-    for item in found:
-        where = f"gate: {item.scenario} ({item.experiments} experiments)"
-        must = f"at most {MOST_BLOCKED:.0%}" if item.scenario in IDENTICAL else ""
-        must = f"at least {LEAST_BLOCKED:.0%}" if item.scenario in SWAPPED else must
-        holds = item.scenario not in wrong if must else None
-        blocked = f"{item.verdicts['blocked']:.1%}"
-        yield Row(name=f"{where}: blocked", must=must, measured=blocked, holds=holds)
-        alone = f"{item.rule_fails:.1%} fail, {item.rule_loose:.1%} loose"
-        yield Row(name=f"{where}: seed rule alone", must="", measured=alone, holds=None)
-
-
 def table(found: Sequence[Rates]) -> Iterator[str]:
     """Give the rates as a table in Markdown."""
     headers = ("scenario", "experiments", "control texts equal", *VERDICTS)

@@ -175,30 +175,48 @@ def shared_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return own.parent if "PYTEST_XDIST_WORKER" in os.environ else own
 
 
-@pytest.fixture(scope="session")
-def finished(tmp_path_factory: pytest.TempPathFactory) -> FinishedRun:
-    """One whole run, shared by all workers: nothing may write into it."""
-    return _shared_run(tmp_path_factory, "finished", SMALL)
+def made_once(
+    tmp_path_factory: pytest.TempPathFactory, name: str, make: Callable[[Path], str]
+) -> tuple[Path, str]:
+    """Make something once for all workers: give its folder, and the text that making it gave.
 
-
-@pytest.fixture(scope="session")
-def lossy(tmp_path_factory: pytest.TempPathFactory) -> FinishedRun:
-    """A run whose arms speculate with loss, one of them under synthetic acceptance. Shared."""
-    return _shared_run(tmp_path_factory, "lossy", LOSSY)
-
-
-def _shared_run(tmp_path_factory: pytest.TempPathFactory, name: str, document: str) -> FinishedRun:
+    Nothing may write into that folder afterwards.
+    """
     folder = shared_folder(tmp_path_factory) / name
     said = folder / "said.txt"
     with (folder.parent / f"{name}.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not said.exists():
             folder.mkdir()
-            done = run_small(folder, document)
-            assert done.result.exit_code == 0, done.result.output
-            said.write_text(done.result.output)
-    again = click.Command("said", callback=lambda: click.echo(said.read_text(), nl=False))
+            said.write_text(make(folder))
+    return folder, said.read_text()
+
+
+def shared_run(
+    tmp_path_factory: pytest.TempPathFactory, name: str, document: str = SMALL
+) -> FinishedRun:
+    """Run an experiment once for all workers."""
+
+    def run(folder: Path) -> str:
+        done = run_small(folder, document)
+        assert done.result.exit_code == 0, done.result.output
+        return done.result.output
+
+    folder, said = made_once(tmp_path_factory, name, run)
+    again = click.Command("said", callback=lambda: click.echo(said, nl=False))
     return FinishedRun(folder, CliRunner().invoke(again))
+
+
+@pytest.fixture(scope="session")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> FinishedRun:
+    """One whole run."""
+    return shared_run(tmp_path_factory, "finished")
+
+
+@pytest.fixture(scope="session")
+def lossy(tmp_path_factory: pytest.TempPathFactory) -> FinishedRun:
+    """A run whose arms speculate with loss, one of them under synthetic acceptance. Shared."""
+    return shared_run(tmp_path_factory, "lossy", LOSSY)
 
 
 @pytest.fixture

@@ -14,10 +14,7 @@ from specbench.experiment.read import ReadExperiment, read_experiment
 from specbench.methods import Method
 from specbench.planned_cell import planned_cells, sent_order
 from specbench.store.store import opened, rows
-from tests.conftest import SMALL, FinishedRun, run_cli, run_small, write_small
-
-pytestmark = pytest.mark.xdist_group("open_load")
-# One run serves them all, if one worker takes them.
+from tests.conftest import SMALL, FinishedRun, run_cli, shared_run, write_small
 
 CLOSED = "load: {closed: {concurrency: [1, 4], requests: {1: 6, 4: 12}}}"
 GATES = "gates:\n  achieved_rate: 0.1\n  client_dispatch_p99_ms: 1000\n"
@@ -33,9 +30,7 @@ NGRAM = (
 
 @pytest.fixture(scope="module")
 def ran(tmp_path_factory: pytest.TempPathFactory) -> FinishedRun:
-    done = run_small(tmp_path_factory.mktemp("open"), OPEN.replace(NGRAM, ""))
-    assert done.result.exit_code == 0, done.result.output
-    return done
+    return shared_run(tmp_path_factory, "open_load", OPEN.replace(NGRAM, ""))
 
 
 def test_cells_are_named_by_their_rate_and_keep_what_was_scheduled(ran: FinishedRun) -> None:

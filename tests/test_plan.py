@@ -376,7 +376,7 @@ def test_an_engine_that_tells_no_metrics_of_requests_is_refused(
         planned(old + "per_request_metrics: true\n")
 
 
-def test_a_dose_of_acceptance_is_asked_of_the_server_and_marked_as_no_measurement(
+def test_a_dose_of_acceptance_is_asked_of_the_server_and_marked(
     planned: Callable[..., Plan],
 ) -> None:
     dose = (
@@ -387,6 +387,6 @@ def test_a_dose_of_acceptance_is_asked_of_the_server_and_marked_as_no_measuremen
     speculation = json.loads(arms["dose-1.5"].command.argv[-1])
     assert speculation["rejection_sample_method"] == "synthetic"
     assert speculation["synthetic_acceptance_length"] == 1.5
-    assert "not a measurement" in arms["dose-3.5"].caveats[0]
+    assert arms["dose-3.5"].caveats[0].startswith("synthetic acceptance")
     assert arms["eagle-k3"].caveats == ()
     assert "rejection_sample_method" not in arms["eagle-k3"].command.argv[-1]

@@ -12,6 +12,8 @@ from specbench.errors import Problem
 from specbench.experiment.model import Target
 from specbench.experiment.said import said
 
+SYNTHETIC = {"rejection_sample_method": "synthetic"}
+
 
 @attrs.frozen(kw_only=True)
 class EagleOptions:
@@ -25,8 +27,8 @@ class EagleOptions:
     synthetic_acceptance_length: float | None = attrs.field(
         default=None,
         metadata=said(
-            "Dose: accept drafts by chance, to this mean length, whatever they are. The outputs "
-            "are not the model's, and nothing is measured of the head.",
+            "Accept at random with this mean length, to see what a better head would gain. The "
+            "output is wrong on purpose, so that nothing is ever claimed (vLLM 0.23 on).",
             minimum=1,
         ),
     )
@@ -51,18 +53,15 @@ class Eagle(Method[EagleOptions]):
         return (options.model,)
 
     def launch(self, options: EagleOptions, target: Target) -> Launch:  # noqa: ARG002
-        """Ask for the head by its explicit method, so that no path can rename it.
-
-        Synthetic acceptance: vllm/config/speculative.py, 0.23+.
-        """
+        """Ask for the head by its explicit method, so that no path can rename it."""
         length = options.synthetic_acceptance_length
-        dose = {"rejection_sample_method": "synthetic", "synthetic_acceptance_length": length}
+        synthetic = {} if length is None else {**SYNTHETIC, "synthetic_acceptance_length": length}
         return Launch(
             speculation={
                 "method": options.head,
                 "model": options.model,
                 "num_speculative_tokens": options.num_speculative_tokens,
-                **({} if length is None else dose),
+                **synthetic,
             }
         )
 
@@ -84,19 +83,15 @@ class Eagle(Method[EagleOptions]):
             ),
         )
 
-    def caveats(self, options: EagleOptions) -> tuple[str, ...]:
-        """Tell that a given acceptance is no measurement."""
-        if options.synthetic_acceptance_length is None:
-            return ()
-        caveat = (
-            "not a measurement of the drafter: drafts are accepted by chance, to a mean length of "
-            f"{options.synthetic_acceptance_length:g}, and the outputs are not the model's"
-        )
-        return (caveat,)
-
     def counting(self, options: EagleOptions, target: Target) -> Counting | None:  # noqa: ARG002
         """Every decode step drafts; a draft may be cut at the budget or at the length limit."""
         return Counting(every_step_drafts=True, full_depth=False)
+
+    def caveats(self, options: EagleOptions) -> tuple[str, ...]:
+        """Tell synthetic acceptance."""
+        if options.synthetic_acceptance_length is None:
+            return ()
+        return ("synthetic acceptance: tokens are accepted at random, so the output is wrong",)
 
 
 @hookimpl

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from itertools import chain
+from itertools import chain, combinations
 
 import attrs
 import numpy as np
@@ -92,16 +92,6 @@ def least_p_value(counts: Iterable[int], permutations: int = PERMUTATIONS) -> fl
     return max(1 / (1 + permutations), 1 / arrangements)
 
 
-def holm(p_values: Sequence[float]) -> list[float]:
-    """Give p-values adjusted for one another (Holm 1979), in their order."""
-    adjusted = [1.0] * len(p_values)
-    highest = 0.0
-    for rank, place in enumerate(sorted(range(len(p_values)), key=p_values.__getitem__)):
-        highest = max(highest, min(1.0, p_values[place] * (len(p_values) - rank)))
-        adjusted[place] = highest
-    return adjusted
-
-
 def _require_same_shape(arm: Outputs, control: Outputs, baseline: Outputs) -> None:
     if not baseline or not arm.keys() == control.keys() == baseline.keys():
         raise ValueError("arm, control and baseline have outputs of the same prompts, at least one")
@@ -117,14 +107,15 @@ def _halves(
 
     The first draw is how they really were. Few outputs have few ways: each is worked out once.
     """
-    members = np.tile(np.arange(2 * count) < count, (1 + permutations, 1))
-    members[1:] = chance.permuted(members[1:], axis=1)
-    if math.comb(2 * count, count) > permutations:
-        return members, np.arange(1 + permutations)
-    _, first, drawn = np.unique(
-        members @ (1 << np.arange(2 * count)), return_index=True, return_inverse=True
-    )
-    return members[first], drawn.reshape(-1)
+    ways = math.comb(2 * count, count)
+    if ways <= permutations:
+        chosen = np.array(list(combinations(range(2 * count), count)))
+        halves = (chosen[:, :, np.newaxis] == np.arange(2 * count)).any(axis=1)
+        # The first combination is that of the first outputs, which are the arm's.
+        return halves, np.concatenate([[0], chance.integers(ways, size=permutations)])
+    halves = np.tile(np.arange(2 * count) < count, (1 + permutations, 1))
+    halves[1:] = chance.permuted(halves[1:], axis=1)
+    return halves, np.arange(1 + permutations)
 
 
 def _length(

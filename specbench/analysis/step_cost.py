@@ -83,8 +83,8 @@ class StepCost:
     break_even_length: float | None = None
     """Acceptance length at which TPOT would equal the baseline's, step cost and share as here."""
     bound: float | None = None
-    """The lower of T / (T - accepted) and acceptance length: no gain can exceed it unless a step
-    with speculation were cheaper than one without."""
+    """The lower of T / (T - accepted) and acceptance length: no gain in throughput can exceed it,
+    unless a step with speculation were cheaper than one without."""
     ceiling: float | None = None
     """Gain if every step drafted its longest draft and all of it were accepted, at this cost."""
     withheld: str = ""
@@ -219,8 +219,8 @@ def _against(window: Window, plain: Sequence[Window]) -> StepCost:
         return attrs.evolve(
             told,
             baseline_batch=nearest,
-            withheld=f"a step advanced {told.arm_batch:.3g} sequences, and in the baseline of the "
-            f"block {nearest:.3g} at the nearest: not within {BATCH_TOLERANCE:.0%}",
+            withheld=f"a step advanced {told.arm_batch:.3g} sequences, the baseline's nearest "
+            f"{nearest:.3g}: not within {BATCH_TOLERANCE:.0%}",
         )
     return _costed(told, window, same)
 

@@ -15,6 +15,7 @@ import attrs
 import cattrs
 
 from specbench.errors import ExperimentError, Problem
+from specbench.experiment.chat_template import thinking_problems
 from specbench.experiment.decision_rules import decision_problems
 from specbench.experiment.model import (
     Arm,
@@ -133,13 +134,15 @@ def require_here(read: ReadExperiment) -> None:
     """Check that this machine has what the experiment names.
 
     Raises:
-        ExperimentError: An environment variable is unset, or the interpreter is missing.
+        ExperimentError: An environment variable is unset, the interpreter is missing, or the chat
+            template lacks what a sampling sets.
     """
     where = str(read.path)
     problems = [
         Problem(f"environment variable {name} is not set", f"export {name}=...", where)
         for name in read.unset
     ]
+    problems += [attrs.evolve(p, where=where) for p in thinking_problems(read.experiment)]
     launcher = read.experiment.launcher
     if isinstance(launcher, AttachLauncher):
         problems += [

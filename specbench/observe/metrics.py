@@ -44,7 +44,7 @@ def _samples(text: str) -> Iterator[tuple[Series, float]]:
     """Give the samples as the library's parser reads them, names of a known page read once.
 
     Pages of one server differ in their values alone, and reading a name with its labels takes
-    fifty times as long as reading a value.
+    fifteen times as long as reading a value.
     """
     lines: list[str] = []
     values: list[float] = []

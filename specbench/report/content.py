@@ -37,12 +37,6 @@ class Content:
     warnings: list[Row]
     anomalies: list[Row]
     verdicts: list[Row]
-    correctness: list[Row]
-    """The gate's verdict on each arm at each concurrency."""
-    arm_correctness: list[Row]
-    """Each arm's worst verdict, its caveats, and why nothing may be claimed of it."""
-    correctness_controls: list[Row]
-    divergences: list[Row]
     break_evens: list[Row]
     """Step costs over blocks, of both comparisons."""
     correlations: list[Row]
@@ -51,6 +45,12 @@ class Content:
     looked: list[Row]
     """One row; none where nobody looked before."""
     sampled_outputs: list[Row]
+    correctness: list[Row]
+    """The gate's verdict on each arm at each concurrency."""
+    arm_correctness: list[Row]
+    """Each arm's worst verdict, its caveats, and why nothing may be claimed of it."""
+    correctness_controls: list[Row]
+    divergences: list[Row]
     unservable: list[Row]
     """Arms that were planned and never launched, each with the reasons."""
 
@@ -137,16 +137,6 @@ def read_content(connection: duckdb.DuckDBPyConnection, run_id: str | None) -> C
             "advice from verdicts join deployments using (deployment_id) "
             "where run_id = ? and outcome <> 'pass' order by outcome, place, gate"
         ),
-        correctness=read("select * from correctness where run_id = ? order by arm, concurrency"),
-        arm_correctness=read("select * from arm_correctness where run_id = ? order by arm"),
-        correctness_controls=read(
-            "select * from correctness_controls where run_id = ? "
-            "order by arm, concurrency, not compared, kind, control_arm"
-        ),
-        divergences=read(
-            "select * from divergences where run_id = ? "
-            "order by arm, concurrency, explained, pair, prompt_id"
-        ),
         break_evens=read(
             "select * from break_evens where run_id = ? order by stratum, sampling, concurrency, "
             "arrival_rate, arm, comparison desc"
@@ -164,6 +154,16 @@ def read_content(connection: duckdb.DuckDBPyConnection, run_id: str | None) -> C
         sampled_outputs=read(
             "select * from sampled_outputs where run_id = ? "
             "order by stratum, sampling, concurrency, arrival_rate, arm, respect"
+        ),
+        correctness=read("select * from correctness where run_id = ? order by arm, concurrency"),
+        arm_correctness=read("select * from arm_correctness where run_id = ? order by arm"),
+        correctness_controls=read(
+            "select * from correctness_controls where run_id = ? "
+            "order by arm, concurrency, not compared, kind, control_arm"
+        ),
+        divergences=read(
+            "select * from divergences where run_id = ? "
+            "order by arm, concurrency, explained, pair, prompt_id"
         ),
         unservable=list(_unservable(found[0]["plan"], [row["arm"] for row in arms])),
     )

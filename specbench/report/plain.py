@@ -12,11 +12,11 @@ TABLES = (
     "warnings",
     "anomalies",
     "verdicts",
+    "sampled_outputs",
     "correctness",
     "arm_correctness",
     "correctness_controls",
     "divergences",
-    "sampled_outputs",
     "unservable",
 )
 OF_EFFECT = (

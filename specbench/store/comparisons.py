@@ -57,15 +57,12 @@ class Comparison:
             if told.difference.controlled
         }
 
-    def confounds(self, arm: str, point: LoadPoint | None, blocks: Sequence[int]) -> list[str]:
-        """Give what an effect may not be read without, each sentence once.
-
-        Without a load point only what the whole arm differs by.
-        """
+    def confounds(self, arm: str, points: Sequence[LoadPoint], blocks: Sequence[int]) -> list[str]:
+        """Give what an effect over load points may not be read without, each sentence once."""
         found = [
             told.difference.sentence
             for told in self.told
-            if told.arm == arm and told.block in blocks and told.load_point in (None, point)
+            if told.arm == arm and told.block in blocks and told.load_point in (None, *points)
         ]
         return list(dict.fromkeys(found))
 

@@ -117,7 +117,11 @@ def _barred(
         found[item.arm["name"]] += item.caveats
     for arm, reason in blocked.items():
         found[arm].append(f"correctness is blocked: {reason}")
-    plain = {item.arm["name"] for item in comparison.deployments if item.arm["role"] != "arm"}
+    plain = {
+        item.arm["name"]
+        for item in comparison.deployments
+        if item.arm["role"] in ("baseline", "noise_floor")
+    }
     for arm, reason in never_shared(values, plain).items():
         found[arm].append(reason)
     return {arm: tuple(dict.fromkeys(reasons)) for arm, reasons in found.items()}
@@ -131,6 +135,16 @@ def _place(run: JudgedRun, gains: WorkloadGains) -> Row:
         "sampling": gains.sampling,
         "metric": gains.metric,
     }
+
+
+def _points(run: JudgedRun, gains: WorkloadGains) -> list[LoadPoint]:
+    """Give the load points that a decision rests on."""
+    return [
+        (*gains.workload, int(load), None)
+        if run.experiment["load"]["closed"]
+        else (*gains.workload, None, load)
+        for load in gains.loads
+    ]
 
 
 def _decision_row(
@@ -147,7 +161,7 @@ def _decision_row(
     drawn = bootstrap([math.log(value) for value in values])
     beside = [
         *barred.get(gains.arm, ()),
-        *comparison.confounds(gains.arm, None, list(gains.gains)),
+        *comparison.confounds(gains.arm, _points(run, gains), list(gains.gains)),
         *([] if has_floor else ["no A/A: the design has no noise floor"]),
         *([SIMULATED] if run.plan["simulated"] else []),
     ]

@@ -221,7 +221,7 @@ def effect_row(run: JudgedRun, comparison: Comparison, effect: Effect) -> Row:
         "run_id": run.run_id,
         "comparison": comparison.kind,
         "denominator": comparison.denominator,
-        "confounds": comparison.confounds(effect.arm, point, blocks),
+        "confounds": comparison.confounds(effect.arm, [point], blocks),
         **attrs.asdict(effect, filter=lambda field, _: field.name not in _NESTED),
         "blocks": len(effect.repeats),
         "low": effect.interval.low if effect.interval else None,

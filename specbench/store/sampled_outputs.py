@@ -20,9 +20,9 @@ from specbench.analysis.distributions import (
     RESPECTS,
     Outputs,
     compare,
-    holm,
     least_p_value,
 )
+from specbench.analysis.holm import holm
 from specbench.store.comparisons import Comparison, LoadPoint, load_point
 from specbench.store.judged_run import JudgedCell, JudgedRun
 
@@ -55,14 +55,14 @@ class Sides:
 def sampled_rows(run: JudgedRun, comparison: Comparison) -> list[Row]:
     """Give the distances of every arm's sampled outputs from the baseline's, a row a respect."""
     gathered = list(_gathered(run, comparison))
-    tests = len(RESPECTS) * sum(not sides.missing for _, _, sides in gathered)
+    tests = sum(1 if sides.missing else len(RESPECTS) for _, _, sides in gathered)
     permutations = min(MOST_PERMUTATIONS, max(PERMUTATIONS, round(2 * tests / ALPHA)))
     rows = [
         row for arm, point, sides in gathered for row in _rows(run, arm, point, sides, permutations)
     ]
-    tested = [row for row in rows if row["p_value"] is not None]
-    for row, adjusted in zip(tested, holm([row["p_value"] for row in tested]), strict=True):
-        row.update(p_adjusted=adjusted, **_ruling(adjusted, row["least_p_value"] * tests))
+    for row, adjusted in zip(rows, holm([row["p_value"] for row in rows]), strict=True):
+        if adjusted is not None:
+            row.update(p_adjusted=adjusted, **_ruling(adjusted, row["least_p_value"] * tests))
     return rows
 
 

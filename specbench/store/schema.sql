@@ -629,6 +629,7 @@ select
 from cells c join deployments d using (deployment_id)
 join verdicts v on v.outcome = 'fail' and v.deployment_id = c.deployment_id
     and (v.cell_id is null or v.cell_id = c.cell_id)
+where v.gate <> 'correctness'  -- it bars claims of the arm; its cells are measured and shown
 group by all;
 comment on view rejected_cells is 'Cells that no average holds, with every failed ruling on them or their deployment.';
 
@@ -686,7 +687,7 @@ comment on column step_costs.delivered_per_step is 'Tokens that a decode step de
 comment on column step_costs.drafted_share is 'Share of the decode steps that verified a draft.';
 comment on column step_costs.delivered_length is 'Acceptance length of what reached clients: the counters precede the cut of an output.';
 comment on column step_costs.break_even_length is '1 + (cost - 1) / drafted_share: the acceptance length at which TPOT would equal the baseline''s.';
-comment on column step_costs.bound is 'The lower of tokens_per_step and acceptance_length: no gain exceeds it unless a step with speculation is cheaper.';
+comment on column step_costs.bound is 'The lower of tokens_per_step and acceptance_length: no gain in throughput exceeds it unless a step with speculation is cheaper.';
 comment on column step_costs.ceiling is '(longest draft + 1) / cost: the gain if every step drafted all it may and everything were accepted.';
 comment on column step_costs.withheld is 'Why there is no cost; empty when there is.';
 

@@ -114,7 +114,7 @@ class Drive(ABC):
             if not self._connections:
                 await self.prepare()
             # Garbage is collected before a window, not within it: the young, because looking at
-            # everything that was ever loaded takes 60 ms and more, in which a warm server idles.
+            # everything that was ever loaded takes 30 to 80 ms, in which a warm server idles.
             gc.collect(1)
             gc.disable()
             if start_ns is not None:

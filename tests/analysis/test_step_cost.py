@@ -186,10 +186,7 @@ def test_two_plain_baselines_weigh_the_same() -> None:
         (
             {"engine_steps": 68},
             {},
-            (
-                "a step advanced 7.5 sequences, and in the baseline of the block 5 at the nearest: "
-                "not within 5%"
-            ),
+            "a step advanced 7.5 sequences, the baseline's nearest 5: not within 5%",
         ),
     ],
 )

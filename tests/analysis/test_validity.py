@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import math
 import sys
+from collections.abc import Iterator
 from types import ModuleType
 
 import numpy as np
@@ -17,14 +18,16 @@ from tests.conftest import ROOT
 
 
 @pytest.fixture(scope="module")
-def validity() -> ModuleType:
+def validity() -> Iterator[ModuleType]:
     spec = importlib.util.spec_from_file_location("validity", ROOT / "benchmarks/validity.py")
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module
-    spec.loader.exec_module(module)
-    return module
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(sys.modules, spec.name, module)
+        patch.syspath_prepend(str(ROOT / "benchmarks"))
+        spec.loader.exec_module(module)
+        yield module
 
 
 def test_the_docs_hold_the_table_of_the_last_whole_measurement(validity: ModuleType) -> None:

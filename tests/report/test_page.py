@@ -14,9 +14,10 @@ from specbench.report.content import Content, read_content
 from specbench.report.page import html_page, write_report
 from specbench.report.tables.cells import cells_table
 from specbench.report.tables.effects import effects_table
+from specbench.report.tables.html import span
 from specbench.report.tables.rulings import failures_table
 from specbench.store.store import opened
-from tests.conftest import SMALL, FinishedRun, run_small
+from tests.conftest import SMALL, FinishedRun, made_once, run_small
 
 
 @pytest.fixture(scope="module")
@@ -57,8 +58,11 @@ def test_the_page_stands_alone_and_says_everything(finished: FinishedRun) -> Non
         "Effects",
         "Speed-up by workload and load",
         "Acceptance against speed-up",
+        "What a step costs, and what pays for it",
         "Acceptance by position",
         "Distributions of TPOT and TTFT",
+        "Drift over time and node",
+        "Limits of this result",
         "What differed besides the method",
         "Anomalies",
         "Failed launches",
@@ -73,7 +77,13 @@ def test_the_page_stands_alone_and_says_everything(finished: FinishedRun) -> Non
 @pytest.fixture(scope="module")
 def pictures(finished: FinishedRun, tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     """Every picture of the run, in both forms."""
-    return write_report(finished.results, None, tmp_path_factory.mktemp("all"), ("png", "svg"))
+
+    def draw(folder: Path) -> str:
+        drawn = write_report(finished.results, None, folder, ("png", "svg"))
+        return "\n".join(map(str, drawn))
+
+    _, paths = made_once(tmp_path_factory, "pictures", draw)
+    return [Path(path) for path in paths.split("\n")]
 
 
 def test_a_simulated_run_is_marked_on_the_page_and_in_every_picture(
@@ -94,8 +104,8 @@ def test_every_ratio_stands_beside_its_absolute_values_and_repeats(content: Cont
     table = effects_table(content)
     for repeat in content.repeats:
         assert f"{repeat['ratio']:.3f}" in table
-        assert f"{repeat['baseline']:,.1f}" in table
-        assert f"{repeat['arm_value']:,.1f}" in table
+        assert span([repeat["baseline"]]) in table
+        assert span([repeat["arm_value"]]) in table
     assert table.count("no interval") == 4
 
 
@@ -148,7 +158,7 @@ def test_hostile_text_is_shown_as_text(content: Content) -> None:
     bad = attrs.evolve(
         content,
         experiment={**content.experiment, "question": evil, "document": evil},
-        deployments=[failed],
+        deployments=[failed, *content.deployments[1:]],
         requests=[{**row, "arm": evil} for row in content.requests],
     )
     page = html_page(bad, figures(bad))
@@ -179,9 +189,10 @@ def test_two_samplings_are_drawn_apart(content: Content) -> None:
         repeats=both(content.repeats),
         positions=both(content.positions),
         requests=both(content.requests),
+        break_evens=both(content.break_evens),
     )
-    one = {figure.name for figure in figures(content) if figure.section != "acceptance"}
-    drawn = {figure.name for figure in figures(two) if figure.section != "acceptance"}
+    one = {figure.name for figure in figures(content) if figure.section != "drift"}
+    drawn = {figure.name for figure in figures(two) if figure.section != "drift"}
     assert drawn == one | {name.replace("greedy", "warm") for name in one}
 
 

@@ -14,10 +14,7 @@ from specbench.store.store import opened, rows
 from specbench.whole_files import read_json, write_json
 from tests.conftest import FinishedRun
 
-SYNTHETIC = (
-    "not a measurement of the drafter: drafts are accepted by chance, to a mean length of 3, and "
-    "the outputs are not the model's"
-)
+SYNTHETIC = "synthetic acceptance: tokens are accepted at random, so the output is wrong"
 
 
 def read(run: FinishedRun, sql: str) -> list[dict[str, object]]:

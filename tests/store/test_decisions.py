@@ -7,9 +7,14 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+import duckdb
 import pytest
 
+from specbench.artifacts import RunFolder
+from specbench.experiment.decision import Decision
+from specbench.store.decision_rows import declared
 from specbench.store.ingest import ingest
+from specbench.store.judged_run import JudgedRun
 from specbench.store.store import opened, rows
 from tests.conftest import FinishedRun
 
@@ -117,6 +122,26 @@ def test_nodes_and_drift_are_described_in_every_cell(spoiled: Path) -> None:
         (4, "hours"),
         (4, "place"),
     ]
+
+
+def test_a_rejected_cell_is_listed_with_every_failed_ruling(
+    finished: FinishedRun, tmp_path: Path
+) -> None:
+    results = Path(shutil.copy(finished.results, tmp_path / "r.duckdb"))
+    with duckdb.connect(str(results)) as connection:
+        connection.execute(
+            "update verdicts set outcome = 'fail', observed = '0.5', required = '>= 0.99' "
+            "where gate = 'success_rate' and cell_id = (select min(cell_id) from cells)"
+        )
+    found = asked(
+        results,
+        "select reasons, cell_id = (select min(cell_id) from cells) as that from rejected_cells",
+    )
+    assert found == [{"reasons": ["success_rate: 0.5, required >= 0.99"], "that": True}]
+
+
+def test_a_run_from_before_there_was_a_decision_has_the_default_one(finished: FinishedRun) -> None:
+    assert declared(JudgedRun(RunFolder(finished.run), {"experiment": {}})) == Decision()
 
 
 def test_percentiles_of_few_requests_give_no_effect_and_say_why(finished: FinishedRun) -> None:

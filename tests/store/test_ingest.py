@@ -55,9 +55,9 @@ MAY_BE_EMPTY = (
     "cell_differences",
     "anomalies",
     "warnings",
+    "sampled_outputs",
     "aa_validity",
     "traffic_mix",
-    "sampled_outputs",
     "divergences",
 )
 

@@ -9,12 +9,12 @@ import altair as alt
 
 from specbench.report.charts.draft_length import arms_by_family
 from specbench.report.charts.figure import (
-    PALETTE,
     Figure,
+    arms_drawn,
     chosen_rows,
-    colour_of_arms,
     columns,
     distinct,
+    family_colours,
     inline,
     ratio,
     ratio_scale,
@@ -57,9 +57,8 @@ def acceptance(content: Content) -> Iterator[Figure]:
 
 def _dots(content: Content, found: Sequence[Row], x: alt.X, every: Sequence[Row]) -> Any:
     """Give a dot a block and cell: colour is the family of the arm, shape the load point."""
-    families = [family for (family,) in distinct(every, "family")]
+    hues = family_colours(content)
     shown = ("arm", "family", "load_point", "block", "acceptance_rate", "tokens_per_step", "ratio")
-    colours = [PALETTE[place % len(PALETTE)] for place in range(len(families))]
     return (
         alt.Chart(inline(columns(found, *shown)))
         .mark_point(filled=True, size=50, opacity=0.7)
@@ -72,7 +71,7 @@ def _dots(content: Content, found: Sequence[Row], x: alt.X, every: Sequence[Row]
             ),
             color=alt.Color(
                 "family:N",
-                scale=alt.Scale(domain=families, range=colours),
+                scale=alt.Scale(domain=list(hues), range=list(hues.values())),
                 title=None,
                 legend=alt.Legend(orient="top"),
             ),
@@ -114,6 +113,7 @@ def positions(content: Content) -> Iterator[Figure]:
         chosen = chosen_rows(
             content.positions, stratum=stratum, sampling=sampling, load_point=load_point
         )
+        colour, dash = arms_drawn(content, chosen)
         yield Figure(
             name=f"positions-{stratum}-{sampling}-{content.load[1]}{load_point:g}",
             section="positions",
@@ -124,7 +124,8 @@ def positions(content: Content) -> Iterator[Figure]:
                 .encode(
                     x=alt.X("position:O", title="draft position", axis=alt.Axis(labelAngle=0)),
                     y=alt.Y("rate:Q", title="accepted / drafts", scale=alt.Scale(domain=[0, 1])),
-                    color=colour_of_arms(content),
+                    color=colour,
+                    strokeDash=dash,
                     detail="block:N",
                     tooltip=["arm:N", "block:N", "position:O", ratio("rate")],
                 )

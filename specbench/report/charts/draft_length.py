@@ -56,34 +56,37 @@ def _swept(content: Content) -> Iterator[Row]:
 
 def _layers(content: Content, found: Sequence[Row], scale: alt.Scale) -> list[Any]:
     letter = content.load[1]
-    last = max(row["k"] for row in found)
     drawn = [
         {**row, "load": f"{letter}={row['load_point']:g}"}
         for row in columns(found, "arm", "k", "load_point", "ratio", "low", "high", "blocks")
     ]
     loads = list(dict.fromkeys(row["load"] for row in sorted(drawn, key=lambda r: r["load_point"])))
-    x = alt.X("k:O", title="k: most tokens drafted in a step", axis=alt.Axis(labelAngle=0))
+    x = alt.X(
+        "k:O",
+        title="k: most tokens drafted in a step",
+        axis=alt.Axis(labelAngle=0),
+        scale=alt.Scale(paddingInner=0.8, paddingOuter=0.4),
+    )
+    offset = alt.XOffset("load:N", sort=loads)
     y = alt.Y("ratio:Q", title="throughput, arm / baseline", scale=scale)
+    legend = alt.Legend(orient="top", title=None, symbolType="stroke", symbolStrokeWidth=2)
     # One hue, darker with load; dashes say the same without colour.
-    colour = alt.Color("load:N", sort=loads, scale=alt.Scale(domain=loads, range=_shades(loads)))
-    colour = colour.legend(None)
-    dash = alt.StrokeDash("load:N", sort=loads, legend=None)
-    lines = alt.Chart(inline(drawn)).encode(x=x, y=y, color=colour)
+    colour = alt.Color("load:N", scale=alt.Scale(domain=loads, range=_shades(loads)), legend=legend)
+    dash = alt.StrokeDash("load:N", scale=alt.Scale(domain=loads), legend=legend)
+    lines = alt.Chart(inline(drawn)).encode(x=x, xOffset=offset, y=y, color=colour)
     about = ["arm:N", "load:N", "blocks:Q", ratio("ratio"), ratio("low"), ratio("high")]
     with_bounds = [row for row in drawn if row["low"] is not None]
     layers = [
         alt.Chart(inline([{"ratio": 1.0}])).mark_rule(strokeDash=[4, 3], color="#666").encode(y=y),
         lines.mark_line(strokeWidth=1.8).encode(strokeDash=dash),
         lines.mark_point(filled=True, size=45).encode(tooltip=about),
-        alt.Chart(inline([row for row in drawn if row["k"] == last]))
-        .mark_text(align="left", dx=8, fontSize=11)
-        .encode(x=x, y=y, text="load:N", color=colour),
     ]
     if with_bounds:
+        spans = alt.Chart(inline(with_bounds)).mark_rule(opacity=0.6)
         layers.append(
-            alt.Chart(inline(with_bounds))
-            .mark_rule(opacity=0.5)
-            .encode(x=x, y=alt.Y("low:Q", scale=scale), y2="high:Q", color=colour)
+            spans.encode(
+                x=x, xOffset=offset, y=alt.Y("low:Q", scale=scale), y2="high:Q", color=colour
+            )
         )
     return layers
 

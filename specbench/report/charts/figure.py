@@ -13,7 +13,11 @@ from specbench.report.content import Content, Row
 PALETTE = ("#0b6e4f", "#c8553d", "#3d5a99", "#b8860b", "#7b4b94", "#2a9d8f", "#d1495b", "#5f6c37")
 BASELINE_COLOUR = "#555555"
 REPEAT_COLOUR = "#a0a0a0"
+TWIN_COLOUR = "#8a7f6d"
+DASHES = ([1, 0], [6, 3], [2, 2], [8, 2, 2, 2])
 HEIGHT = 240
+PALEST = 0.55
+"""Share of white in the shade of a short draft."""
 MARGIN = 1.08
 ROW = 14
 GAP = 7
@@ -31,16 +35,58 @@ class Figure:
     """An altair chart of flexible width."""
 
 
-def colour_of_arms(content: Content) -> alt.Color:
-    """Give one colour for each arm in all charts; the baseline and its repeat are grey."""
-    shown = {arm: PALETTE[place % len(PALETTE)] for place, arm in enumerate(content.arms)}
-    for cell in content.deployments:
-        if cell["role"] == "baseline":
-            shown[cell["arm"]] = BASELINE_COLOUR
-        if cell["role"] == "noise_floor":
-            shown[cell["arm"]] = REPEAT_COLOUR
-    scale = alt.Scale(domain=list(shown), range=list(shown.values()))
-    return alt.Color("arm:N", scale=scale, title=None, legend=alt.Legend(orient="top", columns=3))
+def arms_drawn(content: Content, drawn: Sequence[Row]) -> tuple[alt.Color, alt.StrokeDash]:
+    """Give every arm a hue and a dash by its family, and a shade by its draft length.
+
+    An arm looks the same in all charts; the legend names those that are drawn. The baseline and its
+    repeat are grey.
+    """
+    looks = _looks(content)
+    shown = {row["arm"] for row in drawn}
+    named = [arm for arm in content.arms if arm in shown]
+    legend = alt.Legend(orient="top", columns=4, values=named, symbolType="stroke")
+    colours = alt.Scale(domain=list(looks), range=[colour for colour, _ in looks.values()])
+    dashes = alt.Scale(domain=list(looks), range=[dash for _, dash in looks.values()])
+    return (
+        alt.Color("arm:N", scale=colours, title=None, legend=legend),
+        alt.StrokeDash("arm:N", scale=dashes, title=None, legend=legend),
+    )
+
+
+def family_colours(content: Content) -> dict[str, str]:
+    """Give the hue of every family that speculates, in the order of the arms."""
+    rows = {row["arm"]: row for row in content.deployments}
+    speculative = [arm for arm in content.arms if rows[arm]["role"] == "arm"]
+    families = dict.fromkeys(rows[arm]["family"] for arm in speculative)
+    return {family: PALETTE[at % len(PALETTE)] for at, family in enumerate(families)}
+
+
+def _looks(content: Content) -> dict[str, tuple[str, list[int]]]:
+    hues = family_colours(content)
+    rows = {row["arm"]: row for row in content.deployments}
+    greys = {"baseline": BASELINE_COLOUR, "noise_floor": REPEAT_COLOUR, "equalised": TWIN_COLOUR}
+    found: dict[str, tuple[str, list[int]]] = {}
+    for arm in content.arms:
+        row = rows[arm]
+        if row["role"] in greys:
+            found[arm] = greys[row["role"]], DASHES[0]
+            continue
+        lengths = {other["longest_draft"] for other in rows.values() if _kin(other, row)}
+        rank = sorted(lengths).index(row["longest_draft"]) + 1
+        lighter = PALEST * (1 - rank / len(lengths))
+        dash = DASHES[list(hues).index(row["family"]) % len(DASHES)]
+        found[arm] = _mixed(hues[row["family"]], lighter), dash
+    return found
+
+
+def _kin(row: Row, other: Row) -> bool:
+    return bool(row["role"] == other["role"] and row["family"] == other["family"])
+
+
+def _mixed(colour: str, white: float) -> str:
+    """Give a colour with a share of white."""
+    parts = [int(colour[at : at + 2], 16) for at in (1, 3, 5)]
+    return "#" + "".join(f"{round(part + (255 - part) * white):02x}" for part in parts)
 
 
 def ratio_scale(found: Sequence[float]) -> alt.Scale:
@@ -55,15 +101,20 @@ def sized(chart: Any, height: int = HEIGHT) -> Any:
         chart.properties(width="container", height=height, background="transparent")
         .configure_view(stroke=None)
         .configure_axis(
-            gridColor="#e8e8e8", domainColor="#999", tickColor="#999", labelColor="#333"
+            gridColor="#e8e8e8",
+            titlePadding=8,
+            domainColor="#999",
+            tickColor="#999",
+            labelColor="#333",
         )
     )
 
 
-def rows_of_arms(arms: Sequence[str]) -> tuple[alt.Y, alt.YOffset]:
+def rows_of_arms(arms: Sequence[str], loads: Sequence[Any]) -> tuple[alt.Y, alt.YOffset]:
     """Give a row for every arm, and in it one for every load point."""
-    y = alt.Y("arm:N", sort=list(arms), title=None, scale=alt.Scale(paddingInner=0.25))
-    return y, alt.YOffset("load_point:O")
+    scale = alt.Scale(domain=list(arms), paddingInner=0.25)
+    y = alt.Y("arm:N", sort=None, title=None, scale=scale)
+    return y, alt.YOffset("load_point:O", sort=None, scale=alt.Scale(domain=list(loads)))
 
 
 def row_height(arms: Sequence[str], loads: Sequence[object]) -> int:

@@ -47,20 +47,21 @@ SECTIONS = {
     "acceptance": Section(
         title="Acceptance against speed-up",
         about="One dot a block and cell: accepted / drafted tokens by the server's counters, and "
-        "tokens per step, against the throughput ratio. A dot above the dashed line would gain "
-        "more than its tokens per step allow. Explanatory: acceptance is not manipulated here, and "
-        "arms differ in drafter and draft length at once.",
+        "tokens per step, against the throughput ratio. A dot above the dashed line gained more "
+        "than its tokens per step allow: something else differed, or it is noise. Explanatory: "
+        "acceptance is not manipulated here, and arms differ in drafter and draft length at once.",
         beside=correlations_table,
     ),
     "step_cost": Section(
         title="What a step costs, and what pays for it",
         about="Step cost: decode time of a step, arm / baseline of the block at equal realised "
-        "batch (within 5%). Tokens / step / cost is the gain in TPOT, so the arm breaks even where "
-        "both are equal. Length is the acceptance length that reached clients; the break-even "
-        "length is the one at which TPOT would equal the baseline's, if a step cost the same and "
-        "as many steps drafted. Bound: no gain in TPOT above it unless a step got cheaper. "
-        "Ceiling: the gain at this cost if all that may be drafted were accepted. Steps that "
-        "also prefill other requests are in the cost.",
+        "batch (within 5%). Tokens a step / cost is the gain in TPOT: a dot right of its stroke "
+        "gains, and where both are equal the arm breaks even. Length is the acceptance length that "
+        "reached clients; the break-even length is the one at which TPOT would equal the "
+        "baseline's, if a step cost the same and as many steps drafted. Bound: no gain in "
+        "throughput above it, unless a step got cheaper (the lower of tokens per step and "
+        "acceptance length). Ceiling: the gain at this cost if all that may be drafted were "
+        "accepted. Steps that also prefill other requests are in the cost.",
         beside=step_cost_table,
     ),
     "positions": Section(

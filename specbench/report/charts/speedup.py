@@ -37,7 +37,7 @@ def speedups(content: Content) -> Iterator[Figure]:
         effects = chosen_rows(_effects(content), stratum=stratum, sampling=sampling)
         arms = [arm for arm in content.arms if any(row["arm"] == arm for row in effects)]
         loads = [load for (load,) in distinct(repeats, "load_point")]
-        chart = alt.layer(*_layers(effects, repeats, arms, scale))
+        chart = alt.layer(*_layers(effects, repeats, rows_of_arms(arms, loads), scale))
         yield Figure(
             name=f"speedup-{stratum}-{sampling}",
             section="speedup",
@@ -61,9 +61,12 @@ def _conclusion(row: Row) -> str:
 
 
 def _layers(
-    effects: Sequence[Row], repeats: Sequence[Row], arms: Sequence[str], scale: alt.Scale
+    effects: Sequence[Row],
+    repeats: Sequence[Row],
+    placed: tuple[alt.Y, alt.YOffset],
+    scale: alt.Scale,
 ) -> list[Any]:
-    y, offset = rows_of_arms(arms)
+    y, offset = placed
     x = alt.X("ratio:Q", title="throughput, arm / baseline", scale=scale)
     colour = alt.Color(
         "is:N",

@@ -10,10 +10,14 @@ from specbench.report.tables.html import Cell, table, title
 
 
 def differences_table(content: Content) -> str:
-    """Give what differs between arms besides the method."""
+    """Give what differs between arms besides the method; arms that differ alike share a row."""
+    alike: dict[tuple[str, ...], list[Row]] = {}
+    for row in content.differences:
+        told = (row[name] for name in ("denominator", "fact", "baseline", "arm_value", "meaning"))
+        alike.setdefault((*told, f"{row['blocks']}"), []).append(row)
     body: list[Sequence[Cell]] = [
         [
-            row["arm"],
+            ", ".join(row["arm"] for row in found),
             row["denominator"],
             (title(row["fact"]), "bad") if row["controlled"] else title(row["fact"]),
             _stated(row, "baseline"),
@@ -23,7 +27,8 @@ def differences_table(content: Content) -> str:
             ", ".join(map(str, row["blocks"])),
             row["meaning"],
         ]
-        for row in content.differences
+        for found in alike.values()
+        for row in found[:1]
     ]
     headers = (
         "arm",

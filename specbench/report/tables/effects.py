@@ -34,14 +34,14 @@ def effects_table(content: Content) -> str:
                 effect["sampling"],
                 f"{effect['load_point']:g}",
                 effect["arm"] + ROLES.get(effect["role"], ""),
-                compared(effect),
+                _compared(effect),
                 _ratio(effect),
                 _interval(effect),
                 _correctness(effect),
                 " ".join(f"{notes[said]}" for said in _differing(content, effect)) or "-",
-                ", ".join(f"{row['ratio']:.3f}" for row in found) or "-",
-                span([row["baseline"] for row in found]),
-                span([row["arm_value"] for row in found]),
+                (", ".join(f"{row['ratio']:.3f}" for row in found) or "-", "list"),
+                (span([row["baseline"] for row in found]), "list"),
+                (span([row["arm_value"] for row in found]), "list"),
                 "; ".join(effect["missing"]) or "-",
             ]
         )
@@ -75,14 +75,13 @@ def _correctness(effect: Row) -> Cell:
     """Give the verdict that the arm carries, and why nothing is claimed of it."""
     if effect["barred"]:
         said = f"; {effect['explanation']}" if effect["explanation"] else ""
-        return f"{effect['correctness']}; not claimed: {effect['barred']}{said}", "bad"
+        return f"{effect['correctness']}; not claimed: {effect['barred']}{said}", "bad prose"
     return effect["correctness"] or "not captured"
 
 
-def compared(effect: Row) -> str:
-    """Give what an arm is compared with."""
+def _compared(effect: Row) -> str:
     shipped = effect["comparison"] == "shipped"
-    return f"{effect['denominator']} ({'as shipped' if shipped else 'equalised'})"
+    return str(effect["denominator"]) + ("" if shipped else " (equalised)")
 
 
 def _differing(content: Content, effect: Row) -> list[str]:

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from specbench.analysis.correlation import LEAST_ARMS, QUANTITIES
+from specbench.analysis.intervals import CLAIM_BLOCKS
 from specbench.report.content import Content, Row
-from specbench.report.tables.effects import compared
 from specbench.report.tables.html import Cell, number, table
-
-PAYS, COSTS = "pays", "does not pay"
 
 
 def step_cost_table(content: Content) -> str:
@@ -19,8 +18,8 @@ def step_cost_table(content: Content) -> str:
             row["sampling"],
             f"{row['load_point']:g}",
             row["arm"],
-            compared(row),
-            f"{row['blocks']}",
+            row["comparison"],
+            f"{row['blocks']} of {row['blocks'] + len(row['missing'])}",
             _between(row["cost"], row["cost_low"], row["cost_high"]),
             number(row["delivered_per_step"], ".2f"),
             number(row["bound"], ".2f"),
@@ -28,7 +27,6 @@ def step_cost_table(content: Content) -> str:
             _between(row["break_even_length"], row["length_low"], row["length_high"]),
             number(row["ceiling"], ".2f"),
             _acceptance(row),
-            "; ".join([*([row["interval_note"]] if row["blocks"] else []), *row["missing"]]) or "-",
         ]
         for row in content.break_evens
     ]
@@ -37,7 +35,7 @@ def step_cost_table(content: Content) -> str:
         "sampling",
         "load",
         "arm",
-        "compared with",
+        "baseline",
         "blocks",
         "step cost",
         "tokens / step",
@@ -45,46 +43,60 @@ def step_cost_table(content: Content) -> str:
         "length",
         "break-even length",
         "ceiling",
-        "acceptance",
-        "notes",
+        "acceptance is",
     )
-    return table(headers, body, empty="No arm speculates.")
+    return f"{table(headers, body, empty='No arm speculates.')}{_withheld(content)}"
 
 
-def correlations_table(content: Content) -> str:
-    """Give how acceptance goes with speed over arms; a sentence where arms are too few."""
+def _withheld(content: Content) -> str:
+    """Give why a block has no step cost, folded away; nothing where every block has one."""
     body = [
         [
             row["stratum"],
             row["sampling"],
             f"{row['load_point']:g}",
-            row["quantity"].replace("_", " "),
-            METRIC_TITLES[row["metric"]],
-            f"{row['arms']}",
-            number(row["pearson"], "+.2f"),
-            number(row["spearman"], "+.2f"),
-            row["note"] or "-",
+            row["arm"],
+            row["comparison"],
+            said,
         ]
-        for row in content.correlations
-        if row["pearson"] is not None
+        for row in content.break_evens
+        for said in row["missing"]
     ]
     if not body:
+        return ""
+    headers = ("stratum", "sampling", "load", "arm", "baseline", "why")
+    told = table(headers, body, empty="")
+    return f"<details><summary>{len(body)} step costs withheld</summary>{told}</details>"
+
+
+def correlations_table(content: Content) -> str:
+    """Give how acceptance goes with speed over arms; a sentence where arms are too few."""
+    cells: dict[tuple[str, ...], dict[tuple[str, str], str]] = {}
+    for row in content.correlations:
+        if row["pearson"] is not None:
+            place = (row["stratum"], row["sampling"], f"{row['load_point']:g}", f"{row['arms']}")
+            told = f"{row['spearman']:+.2f} ({row['pearson']:+.2f})"
+            cells.setdefault(place, {})[row["quantity"], row["metric"]] = told
+    if not cells:
         few = max((row["arms"] for row in content.correlations), default=0)
-        return table(
-            (), (), empty=f"No correlation over arms: {few} have acceptance, 4 are needed."
-        )
+        said = f"No correlation over arms: it needs {LEAST_ARMS} with acceptance, here are {few}."
+        return table((), (), empty=said)
+    asked = [(quantity, metric) for quantity in QUANTITIES for metric in METRIC_TITLES]
     headers = (
         "stratum",
         "sampling",
         "load",
-        "acceptance",
-        "against arm / baseline of",
         "arms",
-        "Pearson (log ratio)",
-        "Spearman",
-        "notes",
+        *(f"{quantity.removeprefix('acceptance_')}, {METRIC_TITLES[m]}" for quantity, m in asked),
     )
-    return f"<h3>Correlations over arms (explanatory)</h3>{table(headers, body, empty='')}"
+    body = [[*place, *(found.get(which, "-") for which in asked)] for place, found in cells.items()]
+    told = table(headers, body, empty="")
+    return (
+        "<h3>Correlations over arms (explanatory)</h3><p class='about'>Acceptance rate and length "
+        "against the ratio to the baseline: Spearman, and in brackets Pearson with the log ratio. "
+        "One point an arm. Above 1 is good for throughput and bad for times, so that useful "
+        f"acceptance goes up with the one and down with the others.</p>{told}"
+    )
 
 
 METRIC_TITLES = {
@@ -136,16 +148,17 @@ def _nodes(content: Content) -> str:
 
 
 def _acceptance(row: Row) -> Cell:
-    """Say whether the acceptance that was delivered pays for the step, as far as blocks tell."""
+    """Say on which side of the break-even the delivered acceptance lies, as far as blocks tell."""
     if row["cost"] is None:
         return "withheld"
     if row["length_low"] is None:
         return "no interval"
+    wide = ", wide" if row["blocks"] < CLAIM_BLOCKS else ""
     if row["delivered_length"] > row["length_high"]:
-        return PAYS, "gain"
+        return f"above{wide}", "open" if wide else "gain"
     if row["delivered_length"] < row["length_low"]:
-        return COSTS, "loss"
-    return "within the interval", "open"
+        return f"below{wide}", "open" if wide else "loss"
+    return f"near break-even{wide}"
 
 
 def _between(value: float | None, low: float | None, high: float | None) -> str:

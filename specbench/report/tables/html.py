@@ -10,6 +10,7 @@ from specbench.properties import property_of
 Cell = str | tuple[str, str]
 """Text, or text and a CSS class."""
 
+THOUSAND = 1000
 LONG_TEXT = 34
 """Characters from which a cell's text may wrap."""
 
@@ -42,8 +43,8 @@ def ms(value: float | None, digits: int) -> str:
 
 
 def span(values: Sequence[float]) -> str:
-    """Give values one after the other, or a dash."""
-    return ", ".join(f"{value:,.1f}" for value in values) or "-"
+    """Give values one after the other, those from 1,000 whole, or a dash."""
+    return ", ".join(f"{v:,.0f}" if v >= THOUSAND else f"{v:,.1f}" for v in values) or "-"
 
 
 def _line(row: Sequence[Cell]) -> str:
