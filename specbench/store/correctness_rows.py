@@ -136,8 +136,8 @@ def arm_rows(
     for name in dict.fromkeys(item.arm["name"] for item in deployments):
         own = [item for item in deployments if item.arm["name"] == name]
         ruled = [found for found in verdicts if found.arm == name]
-        said = [explanation(run.folder, name, found.concurrency) for found in ruled]
-        caveats = _caveats(own)
+        told = [explanation(run.folder, name, found.concurrency) for found in ruled]
+        caveats = list(dict.fromkeys(said for item in own for said in item.caveats))
         worst_verdict = next(
             (word for word in WORST_FIRST if any(found.verdict == word for found in ruled)),
             "not captured" if own[0].arm["role"] == "arm" else "reference",
@@ -147,19 +147,10 @@ def arm_rows(
             "run_id": run.run_id,
             "arm": name,
             "correctness": worst_verdict,
-            "explanation": "; ".join(dict.fromkeys(filter(None, said))) or None,
+            "explanation": "; ".join(dict.fromkeys(filter(None, told))) or None,
             "caveats": caveats,
             "barred": "; ".join([*blocked, *caveats]),
         }
-
-
-def _caveats(own: Sequence[JudgedDeployment]) -> list[str]:
-    """Give what a method tells of itself, and what a server tells that nobody declared."""
-    declared = list(own[0].arm["caveats"])
-    stated = {item.audit.value("rejection_sample_method") for item in own if item.audit is not None}
-    if "synthetic" in stated and not declared:
-        return ["the server accepts tokens at random (rejection_sample_method synthetic)"]
-    return declared
 
 
 def _captures(deployments: Sequence[JudgedDeployment]) -> Iterator[Capture]:

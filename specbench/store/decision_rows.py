@@ -114,7 +114,7 @@ def _barred(
     """Give what keeps each arm from every claim."""
     found: dict[str, list[str]] = defaultdict(list)
     for item in comparison.deployments:
-        found[item.arm["name"]] += item.arm["caveats"]
+        found[item.arm["name"]] += item.caveats
     for arm, reason in blocked.items():
         found[arm].append(f"correctness is blocked: {reason}")
     plain = {

@@ -78,7 +78,7 @@ def deployment_row(run: JudgedRun, item: JudgedDeployment) -> Row:
         "same_process_as": item.same_process_as,
         "command": launch.get("argv"),
         "every_step_drafts": (item.arm["counting"] or {}).get("every_step_drafts"),
-        "caveats": item.arm["caveats"],
+        "caveats": item.caveats,
         "family": families(run.plan["arms"])[item.arm["name"]],
         "longest_draft": item.arm["expected"]["longest_draft"] or None,
         "source_sha256": file_digest(item.attempt.path / "deployment.json"),

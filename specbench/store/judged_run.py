@@ -22,6 +22,9 @@ from specbench.whole_files import read_json
 
 Facts = dict[str, Any]
 
+LOSSY = {"synthetic": "accepts drafts by chance", "fly": "verifies with loss"}
+"""Verifications that do not keep the output (vllm/config/speculative.py, 0.23 and 0.33)."""
+
 
 @attrs.frozen
 class JudgedRun:
@@ -93,6 +96,15 @@ class JudgedDeployment:
     """The node that it was launched on."""
     same_process_as: str | None
     """An earlier attempt of another block that measured the same server process."""
+
+    @property
+    def caveats(self) -> tuple[str, ...]:
+        """What bars its arm from every claim: told by the method, or by the server alone."""
+        declared = tuple(self.arm["caveats"])
+        stated = self.audit.value("rejection_sample_method") if self.audit is not None else None
+        if stated in LOSSY and not declared:
+            return (f"the server {LOSSY[stated]} (rejection_sample_method {stated})",)
+        return declared
 
 
 def judged_deployments(run: JudgedRun) -> Iterator[JudgedDeployment]:

@@ -11,6 +11,7 @@ from specbench.explanations import FILE, explanation, record
 from specbench.store.ingest import ingest
 from specbench.store.outcome import failures
 from specbench.store.store import opened, rows
+from specbench.whole_files import read_json, write_json
 from tests.conftest import FinishedRun
 
 SYNTHETIC = "synthetic acceptance: tokens are accepted at random, so the output is wrong"
@@ -73,6 +74,28 @@ def test_the_verdict_stands_in_every_row_of_speedups(lossy: FinishedRun) -> None
         ("ngram-k3", "blocked"),
     ]
     assert all(row["barred"] for row in found[1:])
+
+
+def test_nothing_is_claimed_of_a_blocked_or_synthetic_arm(lossy: FinishedRun) -> None:
+    found = {row["arm"]: row for row in read(lossy, "select arm, gain, reasons from decisions")}
+    for arm in ("ngram-k3", "eagle-k3"):
+        assert found[arm]["gain"] != "claimed"
+        assert any("correctness is blocked" in said for said in found[arm]["reasons"])  # type: ignore[attr-defined]
+    assert SYNTHETIC in found["eagle-k3"]["reasons"]  # type: ignore[operator]
+
+
+def test_a_server_that_tells_of_synthetic_acceptance_is_marked_whatever_its_method_tells(
+    own_copy: RunFolder, tmp_path: Path
+) -> None:
+    plan = read_json(own_copy.path / "plan.json")
+    plan["arms"]["eagle-k3"]["caveats"] = []
+    write_json(own_copy.path / "plan.json", plan)
+    ingest(tmp_path / "runs", tmp_path / "r.duckdb")
+    with opened(tmp_path / "r.duckdb") as connection:
+        (found,) = rows(connection, "select caveats from arm_correctness where arm = 'eagle-k3'")
+    assert found["caveats"] == [
+        "the server accepts drafts by chance (rejection_sample_method synthetic)"
+    ]
 
 
 def test_a_blocked_arms_divergences_lie_far_behind_and_near_ties_do_not(

@@ -1,4 +1,4 @@
-"""Tables of what failed: launches, gates, and equal greedy outputs beside them."""
+"""Tables of what failed: launches and gates."""
 
 from __future__ import annotations
 
