@@ -26,6 +26,7 @@ def effects_table(content: Content) -> str:
         if effect["metric"] == "output_throughput"
     ]
     notes = _notes(content, effects)
+    missing = any(effect["missing"] for effect in effects)
     for effect in effects:
         found = repeats.get(_key(effect), [])
         body.append(
@@ -38,11 +39,12 @@ def effects_table(content: Content) -> str:
                 _ratio(effect),
                 _interval(effect),
                 _correctness(effect),
-                " ".join(f"{notes[said]}" for said in _differing(content, effect)) or "-",
+                " ".join(map(str, sorted(notes[said] for said in _differing(content, effect))))
+                or "-",
                 (", ".join(f"{row['ratio']:.3f}" for row in found) or "-", "list"),
                 (span([row["baseline"] for row in found]), "list"),
                 (span([row["arm_value"] for row in found]), "list"),
-                "; ".join(effect["missing"]) or "-",
+                *(["; ".join(effect["missing"]) or "-"] if missing else []),
             ]
         )
     headers = (
@@ -58,7 +60,7 @@ def effects_table(content: Content) -> str:
         "every block",
         "baseline tok/s",
         "arm tok/s",
-        "missing",
+        *(["missing"] if missing else []),
     )
     told = "".join(f"<li>{escape(said)}</li>" for said in notes)
     what = f"<p>What else differed, by number:</p><ol class='notes'>{told}</ol>" if told else ""
