@@ -110,10 +110,12 @@ def sized(chart: Any, height: int = HEIGHT) -> Any:
     )
 
 
-def rows_of_arms(arms: Sequence[str], loads: Sequence[Any]) -> tuple[alt.Y, alt.YOffset]:
+def rows_of_arms(
+    content: Content, arms: Sequence[str], loads: Sequence[Any]
+) -> tuple[alt.Y, alt.YOffset]:
     """Give a row for every arm, and in it one for every load point."""
     scale = alt.Scale(domain=list(arms), paddingInner=0.25)
-    y = alt.Y("arm:N", sort=None, title=None, scale=scale)
+    y = alt.Y("arm:N", sort=None, title=f"small number: {content.load[0]}", scale=scale)
     return y, alt.YOffset("load_point:O", sort=None, scale=alt.Scale(domain=list(loads)))
 
 
