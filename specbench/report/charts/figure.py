@@ -21,6 +21,8 @@ PALEST = 0.55
 MARGIN = 1.08
 ROW = 14
 GAP = 7
+LOWEST = 190
+"""Below it the title of the axis is longer than the axis."""
 
 
 @attrs.frozen(kw_only=True)
@@ -121,7 +123,7 @@ def rows_of_arms(
 
 def row_height(arms: Sequence[str], loads: Sequence[object]) -> int:
     """Give the height that such rows need."""
-    return max(len(arms) * (len(loads) * ROW + GAP), 60)
+    return max(len(arms) * (len(loads) * ROW + GAP), LOWEST)
 
 
 def load_labels(found: Sequence[Row], y: alt.Y, offset: alt.YOffset) -> Any:
