@@ -21,6 +21,8 @@ from specbench.analysis.intervals import LEVEL, Interval
 Factor = Literal["place", "hours"]
 LEAST_FREEDOM = 2
 """Values that must be left over after levels and slope, for an interval."""
+LEAST_HOURS = 0.5
+"""Between the first and the last window: a change per hour is not told from minutes."""
 
 
 @attrs.frozen(kw_only=True)
@@ -73,6 +75,10 @@ def drift(values: Sequence[Placed], factor: Factor) -> Drift:
     freedom = len(values) - int(np.linalg.matrix_rank(levels)) - 1
     if freedom < LEAST_FREEDOM:
         return _no_drift(factor, len(values), f"{len(values)} deployments are too few")
+    spanned = max(item.hours for item in values) - min(item.hours for item in values)
+    if factor == "hours" and spanned < LEAST_HOURS:
+        said = f"{spanned * 60:.0f} min are too short to tell a change per hour"
+        return _no_drift(factor, len(values), said)
     logs = np.log([item.value for item in values])
     # What the levels leave of both, by the theorem of Frisch, Waugh and Lovell.
     left_along, left_logs = (

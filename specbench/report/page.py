@@ -170,7 +170,8 @@ def _picture(figure: Figure, kind: str, content: Content) -> bytes:
 
 
 def _differing_lines(content: Content) -> Iterator[str]:
-    """Say of each arm what differs from the baseline besides the method, a line each."""
+    """Say what differs besides the method; arms that differ alike share a line."""
+    alike: dict[str, list[str]] = {}
     for arm in content.arms:
         found = dict.fromkeys(
             f"{title(row['fact'])} ({row['direction']})"
@@ -178,4 +179,6 @@ def _differing_lines(content: Content) -> Iterator[str]:
             if row["arm"] == arm and row["comparison"] == "shipped"
         )
         if found:
-            yield f"{arm} also differs in: {', '.join(found)}"
+            alike.setdefault(", ".join(found), []).append(arm)
+    for said, arms in alike.items():
+        yield f"{', '.join(arms)} also {'differ' if len(arms) > 1 else 'differs'} in: {said}"

@@ -17,6 +17,8 @@ TABLES = (
     "arm_correctness",
     "correctness_controls",
     "divergences",
+    "break_evens",
+    "correlations",
     "unservable",
 )
 OF_EFFECT = (

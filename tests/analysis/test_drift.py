@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import math
 
+import attrs
 import numpy as np
 import pytest
 from scipy import stats
@@ -52,6 +53,19 @@ def test_a_place_that_never_changes_shows_no_drift_and_says_so() -> None:
 def test_few_deployments_show_no_drift() -> None:
     found = drift([placed("a", 1, 1, 1.0), placed("b", 1, 2, 1.1)], "hours")
     assert (found.change, found.note) == (None, "2 deployments are too few")
+
+
+def test_minutes_show_no_change_per_hour_and_do_not_overflow() -> None:
+    # Noise of 0.3 over 18 s has a bound of exp(1000) an hour.
+    short = [
+        attrs.evolve(placed("a", 1, 1, math.exp(0.3 * (-1) ** at)), hours=at / 1000)
+        for at in range(6)
+    ]
+    found = drift(short, "hours")
+    assert (found.change, found.interval) == (None, None)
+    assert found.note == "0 min are too short to tell a change per hour"
+    long = [attrs.evolve(value, hours=value.hours * 200) for value in short]
+    assert drift(long, "hours").interval is not None
 
 
 def test_a_node_is_set_against_the_arms_mean_over_nodes() -> None:

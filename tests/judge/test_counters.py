@@ -281,3 +281,44 @@ def test_prefix_reuse_is_ruled_by_the_policy(
     verdict = counters.prefix_reuse(delta, policy)  # type: ignore[arg-type]
     assert verdict.outcome == outcome
     assert (f"{hits:.2f}% of 100 prompt tokens" in verdict.observed) == (queries == 100)
+
+
+def test_the_published_acceptance_of_an_n_gram_on_code_comes_out() -> None:
+    # Counters of the Apertus 70B study before and after a cell of 9,216 tokens.
+    before, after = (2022, 6046, 844), (6186, 18490, 2428)
+    drafts, drafted, accepted = (b - a for a, b in zip(before, after, strict=True))
+    found = counters.summarise(
+        Acceptance(
+            drafts=drafts,
+            drafted=drafted,
+            accepted=accepted,
+            per_position=(1358 - 458, 638 - 230, 432 - 156),
+            source="counters",
+        ),
+        completion_tokens=9216,
+        requests_failed=0,
+    )
+    assert found.acceptance_rate == pytest.approx(0.1272903, abs=1e-7)
+    assert found.acceptance_length == pytest.approx(1.3804035, abs=1e-7)
+    assert found.per_position == pytest.approx((0.2161383, 0.0979827, 0.0662824), abs=1e-7)
+    # Not (length - 1) / 3: drafts held 2.99 tokens, not 3.
+    assert found.acceptance_rate != pytest.approx((1.3804035 - 1) / 3, abs=1e-4)
+    # Published step costs go with it: 15.0168695 ms a token are 18.134 ms a step.
+    assert found.tokens_per_step == pytest.approx(18.134 / 15.0168695, abs=1e-4)
+
+
+def test_the_published_acceptance_of_a_seven_token_draft_comes_out() -> None:
+    # 14,682 of 91,539 tokens, in drafts of 7.
+    found = counters.summarise(
+        Acceptance(
+            drafts=91_539 // 7,
+            drafted=91_539,
+            accepted=14_682,
+            per_position=None,
+            source="counters",
+        ),
+        completion_tokens=None,
+        requests_failed=0,
+    )
+    assert found.acceptance_rate == pytest.approx(0.160391, abs=1e-6)
+    assert found.acceptance_length == pytest.approx(2.1227346, abs=1e-7)

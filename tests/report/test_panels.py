@@ -100,6 +100,26 @@ def test_a_swept_draft_length_is_drawn_by_load_and_a_single_one_is_not(content: 
     assert {row["ratio"] for row in lines if row["k"] == 8} == {1.5}
 
 
+def test_families_of_one_method_have_file_names_of_their_own(content: Content) -> None:
+    once = swept(content)
+    renamed = {"ngram-k3": "other-k3", "ngram-k8": "other-k8"}
+    more = [r for r in once.deployments if r["arm"] in renamed]
+    both = attrs.evolve(
+        once,
+        arms=(*once.arms, *renamed.values()),
+        deployments=[
+            *once.deployments,
+            *({**r, "arm": renamed[r["arm"]], "family": "ngram, path /a/b"} for r in more),
+        ],
+        effects=[
+            *once.effects,
+            *({**r, "arm": renamed[r["arm"]]} for r in once.effects if r["arm"] in renamed),
+        ],
+    )
+    names = [figure.name for figure in draft_length.draft_lengths(both)]
+    assert names == ["k-ngram-mixed-greedy", "k-ngram-2-mixed-greedy"]
+
+
 def test_an_arm_looks_like_its_family(content: Content) -> None:
     assert list(family_colours(swept(content))) == ["eagle", "ngram"]
 

@@ -27,10 +27,11 @@ def draft_lengths(content: Content) -> Iterator[Figure]:
         return
     sides = ("ratio", "low", "high")
     scale = ratio_scale([row[side] for row in swept for side in sides if row[side] is not None])
+    names = dict(_names([family for (family,) in distinct(swept, "family")]))
     for family, stratum, sampling in distinct(swept, "family", "stratum", "sampling"):
         found = chosen_rows(swept, family=family, stratum=stratum, sampling=sampling)
         yield Figure(
-            name=f"k-{family.replace(', ', '-').replace(' ', '-')}-{stratum}-{sampling}",
+            name=f"k-{names[family]}-{stratum}-{sampling}",
             section="draft_length",
             title=f"{family}, {stratum}, {sampling}",
             chart=sized(alt.layer(*_layers(content, found, scale))),
@@ -40,6 +41,15 @@ def draft_lengths(content: Content) -> Iterator[Figure]:
 def arms_by_family(content: Content) -> Mapping[str, tuple[str, int | None]]:
     """Give the family and the draft length of every arm."""
     return {row["arm"]: (row["family"], row["longest_draft"]) for row in content.deployments}
+
+
+def _names(families: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """Give each family a name for files: its method, numbered where there are several."""
+    seen: dict[str, int] = {}
+    for family in families:
+        method = family.partition(",")[0]
+        seen[method] = seen.get(method, 0) + 1
+        yield family, method if seen[method] == 1 else f"{method}-{seen[method]}"
 
 
 def _swept(content: Content) -> Iterator[Row]:

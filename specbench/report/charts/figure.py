@@ -21,6 +21,8 @@ PALEST = 0.55
 MARGIN = 1.08
 ROW = 14
 GAP = 7
+LOWEST = 190
+"""Below it the title of the axis is longer than the axis."""
 
 
 @attrs.frozen(kw_only=True)
@@ -110,16 +112,18 @@ def sized(chart: Any, height: int = HEIGHT) -> Any:
     )
 
 
-def rows_of_arms(arms: Sequence[str], loads: Sequence[Any]) -> tuple[alt.Y, alt.YOffset]:
+def rows_of_arms(
+    content: Content, arms: Sequence[str], loads: Sequence[Any]
+) -> tuple[alt.Y, alt.YOffset]:
     """Give a row for every arm, and in it one for every load point."""
     scale = alt.Scale(domain=list(arms), paddingInner=0.25)
-    y = alt.Y("arm:N", sort=None, title=None, scale=scale)
+    y = alt.Y("arm:N", sort=None, title=f"small number: {content.load[0]}", scale=scale)
     return y, alt.YOffset("load_point:O", sort=None, scale=alt.Scale(domain=list(loads)))
 
 
 def row_height(arms: Sequence[str], loads: Sequence[object]) -> int:
     """Give the height that such rows need."""
-    return max(len(arms) * (len(loads) * ROW + GAP), 60)
+    return max(len(arms) * (len(loads) * ROW + GAP), LOWEST)
 
 
 def load_labels(found: Sequence[Row], y: alt.Y, offset: alt.YOffset) -> Any:

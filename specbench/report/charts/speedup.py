@@ -37,7 +37,7 @@ def speedups(content: Content) -> Iterator[Figure]:
         effects = chosen_rows(_effects(content), stratum=stratum, sampling=sampling)
         arms = [arm for arm in content.arms if any(row["arm"] == arm for row in effects)]
         loads = [load for (load,) in distinct(repeats, "load_point")]
-        chart = alt.layer(*_layers(effects, repeats, rows_of_arms(arms, loads), scale))
+        chart = alt.layer(*_layers(effects, repeats, rows_of_arms(content, arms, loads), scale))
         yield Figure(
             name=f"speedup-{stratum}-{sampling}",
             section="speedup",

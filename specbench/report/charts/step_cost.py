@@ -39,7 +39,7 @@ def step_costs(content: Content) -> Iterator[Figure]:
         found = chosen_rows(known, stratum=stratum, sampling=sampling)
         arms = [arm for arm in content.arms if any(row["arm"] == arm for row in found)]
         loads = [load for (load,) in distinct(found, "load_point")]
-        chart = alt.layer(*_layers(found, rows_of_arms(arms, loads), ratio_scale(ends)))
+        chart = alt.layer(*_layers(found, rows_of_arms(content, arms, loads), ratio_scale(ends)))
         yield Figure(
             name=f"step-cost-{stratum}-{sampling}",
             section="step_cost",

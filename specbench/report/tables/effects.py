@@ -8,6 +8,8 @@ from html import escape
 from specbench.report.content import Content, Row
 from specbench.report.tables.html import Cell, span, table, title
 
+NARROW = 18
+"""Characters up to which a list stays on its line."""
 ROLES = {"noise_floor": " (A/A)", "equalised": " (the baseline with settings of an arm)"}
 
 
@@ -26,6 +28,7 @@ def effects_table(content: Content) -> str:
         if effect["metric"] == "output_throughput"
     ]
     notes = _notes(content, effects)
+    missing = any(effect["missing"] for effect in effects)
     for effect in effects:
         found = repeats.get(_key(effect), [])
         body.append(
@@ -36,13 +39,14 @@ def effects_table(content: Content) -> str:
                 effect["arm"] + ROLES.get(effect["role"], ""),
                 _compared(effect),
                 _ratio(effect),
-                _interval(effect),
+                _list(_interval(effect)),
                 _correctness(effect),
-                " ".join(f"{notes[said]}" for said in _differing(content, effect)) or "-",
-                (", ".join(f"{row['ratio']:.3f}" for row in found) or "-", "list"),
-                (span([row["baseline"] for row in found]), "list"),
-                (span([row["arm_value"] for row in found]), "list"),
-                "; ".join(effect["missing"]) or "-",
+                " ".join(map(str, sorted(notes[said] for said in _differing(content, effect))))
+                or "-",
+                _list(", ".join(f"{row['ratio']:.3f}" for row in found) or "-"),
+                _list(span([row["baseline"] for row in found])),
+                _list(span([row["arm_value"] for row in found])),
+                *(["; ".join(effect["missing"]) or "-"] if missing else []),
             ]
         )
     headers = (
@@ -58,12 +62,17 @@ def effects_table(content: Content) -> str:
         "every block",
         "baseline tok/s",
         "arm tok/s",
-        "missing",
+        *(["missing"] if missing else []),
     )
     told = "".join(f"<li>{escape(said)}</li>" for said in notes)
     what = f"<p>What else differed, by number:</p><ol class='notes'>{told}</ol>" if told else ""
     empty = "No block has both the baseline and another arm."
     return f"{table(headers, body, empty=empty)}{what}"
+
+
+def _list(text: str) -> Cell:
+    """Let values wrap between one another, where there are several."""
+    return (text, "list") if ", " in text or len(text) > NARROW else text
 
 
 def _order(effect: Row) -> tuple[object, ...]:
