@@ -24,10 +24,11 @@ from specbench.experiment.load import Timeouts
 from specbench.facts import RequestRow
 from specbench.traffic.absolute_timer import AbsoluteTimer
 from specbench.traffic.address import Address
+from specbench.traffic.connection import Connection, Reading
 from specbench.traffic.exchange import Exchange
 from specbench.traffic.parts import Part
 from specbench.traffic.requests import TimedRequest, following
-from specbench.traffic.stream import Connection, Reading, connection, usable_clock
+from specbench.traffic.stream import connection, usable_clock
 from specbench.units import NS_PER_S, seconds
 
 OnRow = Callable[[RequestRow], None]

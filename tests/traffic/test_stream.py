@@ -20,9 +20,10 @@ from specbench.experiment.model import Gates
 from specbench.facts import RequestRow
 from specbench.judge import cells
 from specbench.traffic.address import Address
+from specbench.traffic.connection import Reading
 from specbench.traffic.exchange import Exchange
 from specbench.traffic.response import Response
-from specbench.traffic.stream import Reading, connection, usable_clock
+from specbench.traffic.stream import connection, usable_clock
 from tests.conftest import CAPTURES
 from tests.traffic.faulty_server import (
     DONE,
@@ -476,8 +477,7 @@ def parsed(reads: list[bytes]) -> Exchange:
     finished = Exchange(request(), lambda _: None, 0)
     response = Response(finished)
     for stamp_ns, data in enumerate(reads, start=1):
-        response.stamp_ns = stamp_ns
-        response.feed(data)
+        response.take(data, [len(data)], [stamp_ns])
     assert response.done
     return finished
 
