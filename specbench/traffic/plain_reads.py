@@ -48,11 +48,14 @@ class PlainEvent(msgspec.Struct, gc=False):
 _decode = msgspec.json.Decoder(PlainEvent).decode
 
 
-def leading_choices(raw: bytes, ends: Sequence[int]) -> list[PlainChoice]:
-    """Give what the first reads say that are plain, a choice each; `ends` is where reads end."""
+def leading_choices(raw: bytes, ends: Sequence[int], first: int) -> list[PlainChoice]:
+    """Give what reads say from one on as long as they are plain, a choice each.
+
+    `ends` is where each read ends in the bytes.
+    """
     found = []
-    start = 0
-    for end in ends:
+    begin = start = ends[first - 1] if first else 0
+    for end in ends[first:]:
         head = _head(end - start)
         if not raw.startswith(head, start) or not raw.startswith(CHUNK_OF_EVENTS_END, end - 4):
             break
@@ -65,8 +68,8 @@ def leading_choices(raw: bytes, ends: Sequence[int]) -> list[PlainChoice]:
     count = len(found)
     # JSON may have line ends between its parts, at which an event's data would end.
     one_line_each = (
-        raw.count(b"\n", 0, start) == _LINE_FEEDS * count
-        and raw.count(b"\r", 0, start) == _CARRIAGE_RETURNS * count
+        raw.count(b"\n", begin, start) == _LINE_FEEDS * count
+        and raw.count(b"\r", begin, start) == _CARRIAGE_RETURNS * count
     )
     return found if one_line_each else []
 

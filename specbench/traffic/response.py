@@ -33,7 +33,6 @@ class Response:
         "_parser",
         "_said",
         "_splitter",
-        "_stamps_ns",
         "done",
         "keeps_alive",
         "on_body",
@@ -43,7 +42,6 @@ class Response:
     def __init__(self, exchange: Exchange) -> None:
         self._exchange = exchange
         self._bodies: list[bytes] = []
-        self._stamps_ns: list[int] = []
         self.on_body = self._bodies.append
         """Keeps a part of the body (httptools, once an event: no Python is called for it)."""
         self._parser = httptools.HttpResponseParser(self)
@@ -70,45 +68,37 @@ class Response:
 
     def take(self, raw: bytes, ends: Sequence[int], stamps_ns: Sequence[int]) -> None:
         """Take in reads and everything that they say: where each ends, and when it arrived."""
-        count = 0
-        if self._between_chunks and self._splitter.is_between:
-            choices = leading_choices(raw, ends)
-            count = len(choices)
-            if choices:
-                self.stamp_ns = stamps_ns[count - 1]
-                self._exchange.take_plain(choices, stamps_ns[:count])
-        if count < len(ends):
-            self._take_any(raw, ends, stamps_ns, count)
+        place = 0
+        while place < len(ends) and not self.done:
+            if self._between_chunks and self._splitter.is_between:
+                choices = leading_choices(raw, ends, place)
+                if choices:
+                    stop = place + len(choices)
+                    self._exchange.take_plain(choices, stamps_ns[place:stop])
+                    self.stamp_ns = stamps_ns[stop - 1]
+                    place = stop
+                    continue
+            self._take_any(raw[ends[place - 1] if place else 0 : ends[place]], stamps_ns[place])
+            place += 1
+        if place < len(ends):
+            # Nobody asked for these bytes: what follows them cannot be trusted.
+            self.keeps_alive = False
 
-    def _take_any(
-        self, raw: bytes, ends: Sequence[int], stamps_ns: Sequence[int], first: int
-    ) -> None:
-        """Take in reads of any kind, from one on."""
-        bodies, of_bodies = self._bodies, self._stamps_ns
-        start = ends[first - 1] if first else 0
-        known = 0
+    def _take_any(self, data: bytes, stamp_ns: int) -> None:
+        """Take in one read, whatever it holds."""
+        self.stamp_ns = stamp_ns
         malformed: httptools.HttpParserError | None = None
-        for place in range(first, len(ends)):
-            if self._complete:
-                # Nobody asked for these bytes: what follows them cannot be trusted.
-                self.keeps_alive = False
-                break
-            end, self.stamp_ns = ends[place], stamps_ns[place]
-            known = len(bodies)
-            try:
-                self._parser.feed_data(raw[start:end])
-            except httptools.HttpParserError as error:
-                malformed = error
-            of_bodies += [self.stamp_ns] * (len(bodies) - known)
-            if malformed is not None:
-                break
-            start = end
+        try:
+            self._parser.feed_data(data)
+        except httptools.HttpParserError as error:
+            malformed = error
+        bodies = self._bodies
         # The parser gives of an unfinished chunk all that there is, so the last bytes too.
         self._between_chunks = (
             self.can_wait
-            and len(bodies) > known
+            and len(bodies) > 0
             and bodies[-1].endswith(EVENT_END)
-            and raw.endswith(CHUNK_OF_EVENTS_END)
+            and data.endswith(CHUNK_OF_EVENTS_END)
         )
         self._decode()
         if malformed is not None:
@@ -161,28 +151,27 @@ class Response:
         self.keeps_alive = bool(self._parser.should_keep_alive())
 
     def _decode(self) -> None:
-        """Split and decode the parts of the body."""
-        bodies, stamps_ns = self._bodies, self._stamps_ns
+        """Split and decode the parts of the body that a read brought."""
+        bodies, exchange, splitter = self._bodies, self._exchange, self._splitter
         if not self._is_stream:
             for body in bodies:
                 self._said += body[: _LONGEST_BODY - len(self._said)]
-        elif self._splitter.is_between and (events := decode_whole(bodies)) is not None:
-            self._exchange.take_all(events, stamps_ns)
+        elif splitter.is_between and (events := decode_whole(bodies)) is not None:
+            exchange.take_all(events, [self.stamp_ns] * len(events))
         else:
-            self._decode_each()
+            for body in bodies:
+                for payload in splitter.feed(body):
+                    self._take_payload(payload)
         bodies.clear()
-        stamps_ns.clear()
 
-    def _decode_each(self) -> None:
-        exchange, splitter = self._exchange, self._splitter
-        for body, stamp_ns in zip(self._bodies, self._stamps_ns, strict=True):
-            for payload in splitter.feed(body):
-                if payload == DONE:
-                    continue
-                try:
-                    exchange.take(decode(payload), stamp_ns)
-                except msgspec.DecodeError as error:
-                    exchange.fail("stream_error", f"malformed event: {error}: {payload[:200]!r}")
+    def _take_payload(self, payload: bytes) -> None:
+        if payload == DONE:
+            return
+        try:
+            self._exchange.take(decode(payload), self.stamp_ns)
+        except msgspec.DecodeError as error:
+            said = f"malformed event: {error}: {payload[:200]!r}"
+            self._exchange.fail("stream_error", said)
 
     def _rule(self) -> None:
         """Rule on the whole response."""
