@@ -7,7 +7,6 @@ import socket
 import time
 from abc import ABC, abstractmethod
 from array import array
-from collections.abc import Sequence
 from typing import Any
 
 import attrs
@@ -18,6 +17,7 @@ from specbench.traffic.address import Address
 from specbench.traffic.exchange import Exchange
 from specbench.traffic.kernel_clock import ClockOffset
 from specbench.traffic.response import Response
+from specbench.traffic.watched_sockets import WatchedSockets
 from specbench.units import NS_PER_S, seconds
 
 Place = tuple[int, int, int, str, Any]
@@ -41,6 +41,7 @@ class Reading:
     lag_ns: array[int] = attrs.field(factory=lambda: array("q"))
     """Of each read, by how much it was read later than it arrived."""
     unstamped_reads: int = 0
+    watched: WatchedSockets = attrs.field(factory=WatchedSockets)
     _places: list[Place] = attrs.field(factory=list)
 
     async def places(self) -> list[Place]:
@@ -64,15 +65,23 @@ class Reading:
 class Connection(ABC):
     """A kept-alive connection. One exchange at a time; nothing is sent twice."""
 
+    __slots__ = (
+        "_carried",
+        "_exchange",
+        "_marks",
+        "_most_waiting",
+        "_reading",
+        "_response",
+        "_timer",
+    )
+
     def __init__(self, reading: Reading) -> None:
         self._reading = reading
         self._exchange: Exchange | None = None
         self._response: Response | None = None
         self._timer: asyncio.TimerHandle | None = None
-        self._read_ns: array[int] = array("q")
-        """When each read was made that waits to be parsed."""
-        self._ends: array[int] = array("q")
-        """Where it ends in them all."""
+        self._marks: array[int] = array("q")
+        """Of each read that waits to be parsed, when it arrived and where it ends in them all."""
         self._most_waiting = -1
         """Bytes up to which a read waits to be parsed, unless it may end its response."""
         self._carried = 0
@@ -130,16 +139,16 @@ class Connection(ABC):
     def _close(self) -> None: ...
 
     @abstractmethod
-    def _taken(self) -> tuple[bytes, Sequence[int]]:
-        """Give the bytes of the reads that wait, and when each read arrived. Forget the bytes."""
+    def _taken(self) -> bytes:
+        """Give the bytes of the reads that wait, and forget them."""
 
     def _work_off(self) -> None:
         """Parse the reads that wait. Ends the exchange of a response that is whole."""
-        response, ends = self._response, self._ends
-        if not ends:
+        response, marks = self._response, self._marks
+        if not marks:
             return
-        raw, stamps_ns = self._taken()
-        self._ends, self._read_ns = array("q"), array("q")
+        raw, stamps_ns, ends = self._taken(), marks[::2], marks[1::2]
+        del marks[:]
         if response is None:
             # Nobody asked for these bytes: what follows them cannot be trusted.
             self._close()

@@ -13,8 +13,6 @@ import socket
 import ssl
 import struct
 import time
-from array import array
-from collections.abc import Sequence
 from functools import cache
 
 from specbench.client_facts import ClockKind
@@ -27,8 +25,7 @@ from specbench.units import NS_PER_S
 BUFFER_BYTES = 10240
 """Of each connection. More than waits to be parsed, by a large event."""
 _now = time.perf_counter_ns
-_timespecs = struct.Struct("qq").iter_unpack
-_UNSTAMPED = bytes(16)
+_timespec = struct.Struct("qq").unpack_from
 
 
 def usable_clock(address: Address) -> ClockKind:
@@ -50,6 +47,8 @@ def connection(reading: Reading) -> Connection:
 class KernelConnection(Connection):
     """A socket of our own on the event loop, read with the kernel's arrival stamps."""
 
+    __slots__ = ("_buffer", "_filled", "_receive", "_socket", "_unsent", "_view")
+
     def __init__(self, reading: Reading) -> None:
         super().__init__(reading)
         self._socket: socket.socket | None = None
@@ -57,8 +56,6 @@ class KernelConnection(Connection):
         self._buffer = bytearray(BUFFER_BYTES)
         self._view = memoryview(self._buffer)
         self._filled = 0
-        self._stamps = bytearray()
-        """Of each read in the buffer, the kernel's `struct timespec`."""
 
     @property
     def is_open(self) -> bool:
@@ -96,7 +93,7 @@ class KernelConnection(Connection):
                 raise
             self._socket = made
             self._receive = made.recvmsg_into
-            loop.add_reader(made, self._readable)
+            self._reading.watched.add(made, self._read)
             return
         raise failure or OSError(f"{self._reading.address.host} has no address")
 
@@ -123,61 +120,53 @@ class KernelConnection(Connection):
         if not self._unsent:
             asyncio.get_running_loop().remove_writer(self._socket)
 
-    def _readable(self) -> None:
-        """Read and stamp. Runs once an event, so it does nothing that can wait."""
+    def _read(self) -> bool:
+        """Read and stamp, and tell whether more may be left. Does nothing that can wait."""
         filled = self._filled
         try:
             size, ancillary, _, _ = self._receive((self._view[filled:],), ANCILLARY_BYTES)
         except BlockingIOError:
-            return
+            return False
         except OSError as error:
             self._close()
             self._lost(str(error))
-            return
+            return False
         read_ns = _now()
         if not size:
             self._close()
             self._lost("closed by the server")
-            return
-        self._filled = filled = filled + size
-        self._read_ns.append(read_ns)
-        self._ends.append(filled)
-        # The socket asked for nothing else, so there is nothing else.
-        self._stamps += ancillary[0][2] if ancillary else _UNSTAMPED
-        if filled > self._most_waiting or not self._buffer.endswith(
-            CHUNK_OF_EVENTS_END, filled - 4, filled
-        ):
-            self._work_off()
-
-    def _taken(self) -> tuple[bytes, Sequence[int]]:
-        raw = bytes(self._view[: self._filled])
-        self._filled = 0
+            return False
         reading = self._reading
-        offset_ns, late = reading.offset.offset_ns, reading.lag_ns.append
-        stamps_ns = array("q")
-        for read_ns, (whole_s, rest_ns) in zip(
-            self._read_ns, _timespecs(self._stamps), strict=True
-        ):
-            stamp_ns = whole_s * NS_PER_S + rest_ns - offset_ns
-            if not whole_s:
-                reading.unstamped_reads += 1
-                stamp_ns = read_ns
-            elif stamp_ns > read_ns:
+        if ancillary:
+            # The socket asked for nothing else, so there is nothing else.
+            whole_s, rest_ns = _timespec(ancillary[0][2])
+            stamp_ns = whole_s * NS_PER_S + rest_ns - reading.offset.offset_ns
+            if stamp_ns > read_ns:
                 reading.implausible(stamp_ns - read_ns)
                 stamp_ns = read_ns
-            if whole_s:
-                late(read_ns - stamp_ns)
-            stamps_ns.append(stamp_ns)
-        self._stamps.clear()
-        return raw, stamps_ns
+            reading.lag_ns.append(read_ns - stamp_ns)
+        else:
+            reading.unstamped_reads += 1
+            stamp_ns = read_ns
+        self._filled = end = filled + size
+        mark = self._marks.append
+        mark(stamp_ns)
+        mark(end)
+        if end > self._most_waiting or not self._buffer.endswith(CHUNK_OF_EVENTS_END, end - 4, end):
+            self._work_off()
+        return filled + size == BUFFER_BYTES
+
+    def _taken(self) -> bytes:
+        raw = bytes(self._view[: self._filled])
+        self._filled = 0
+        return raw
 
     def _close(self) -> None:
         if self._socket is None:
             return
-        loop = asyncio.get_running_loop()
-        loop.remove_reader(self._socket)
+        self._reading.watched.discard(self._socket)
         if self._unsent:
-            loop.remove_writer(self._socket)
+            asyncio.get_running_loop().remove_writer(self._socket)
             self._unsent = b""
         self._socket.close()
         self._socket = None
@@ -185,6 +174,8 @@ class KernelConnection(Connection):
 
 class ProtocolConnection(Connection, asyncio.Protocol):
     """A transport of the event loop, TLS included. The loop takes the arrival stamp."""
+
+    __slots__ = ("_reads", "_transport", "_waiting")
 
     def __init__(self, reading: Reading) -> None:
         super().__init__(reading)
@@ -203,10 +194,10 @@ class ProtocolConnection(Connection, asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         """Stamp a read; what can wait is parsed later (asyncio.Protocol)."""
-        self._read_ns.append(_now())
+        self._marks.append(_now())
         self._reads.append(data)
         self._waiting += len(data)
-        self._ends.append(self._waiting)
+        self._marks.append(self._waiting)
         if self._waiting > self._most_waiting or not data.endswith(CHUNK_OF_EVENTS_END):
             self._work_off()
 
@@ -224,10 +215,10 @@ class ProtocolConnection(Connection, asyncio.Protocol):
             ssl=ssl.create_default_context() if address.tls else None,
         )
 
-    def _taken(self) -> tuple[bytes, Sequence[int]]:
+    def _taken(self) -> bytes:
         raw = b"".join(self._reads)
         self._reads, self._waiting = [], 0
-        return raw, self._read_ns
+        return raw
 
     def _send(self, wire: bytes) -> None:
         assert self._transport is not None
