@@ -85,7 +85,7 @@ class Drive(ABC):
         self._on_row = on_row
         self._stop = stop
         self._connections: list[Connection] = []
-        self._finished: list[Exchange] = []
+        self._finished: deque[Exchange] = deque()
         self._dispatch_ns: array[int] = array("q")
         self._loop_lag_ns: array[int] = array("q")
         self._beat_ns = 0
@@ -222,9 +222,15 @@ class Drive(ABC):
 
     def _part(self, started_unix_s: float, cpu_share: float) -> Part:
         reading = self._reading
+        rows, outputs = [], []
+        while self._finished:
+            # One by one: a window of long streams is not held twice.
+            exchange = self._finished.popleft()
+            rows.append(exchange.row())
+            outputs.append(exchange.output())
         return Part(
-            rows=tuple(exchange.row() for exchange in self._finished),
-            outputs=tuple(exchange.output() for exchange in self._finished),
+            rows=tuple(rows),
+            outputs=tuple(outputs),
             clock=reading.clock,
             started_unix_s=started_unix_s,
             event_loop=type(asyncio.get_running_loop()).__module__.partition(".")[0],

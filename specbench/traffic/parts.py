@@ -18,8 +18,8 @@ from specbench.units import seconds
 class Part:
     """One client process's part of a window. Samples are whole, so that merging is exact."""
 
-    rows: tuple[RequestRow, ...]
-    outputs: tuple[Output, ...]
+    rows: tuple[RequestRow, ...] = attrs.field(repr=False)
+    outputs: tuple[Output, ...] = attrs.field(repr=False)
     clock: ClockKind
     started_unix_s: float
     event_loop: str
