@@ -81,7 +81,8 @@ class Exchange:
                 choice = choices[0]
                 said = choice.delta and choice.delta.content
                 ids = choice.token_ids
-                middle = self.first_payload_ns and not (choice.finish_reason or event.usage)
+                ends = choice.finish_reason or event.usage or event.metrics
+                middle = self.first_payload_ns and not (ends or event.error)
                 if said and middle and (ids is None or self.token_ids is not None):
                     add_stamp(stamp_ns)
                     text += said.encode()

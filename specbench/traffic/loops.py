@@ -35,6 +35,9 @@ OnRow = Callable[[RequestRow], None]
 Stop = Callable[[], bool]
 LEAD_NS = 50_000_000
 """From the call to an open load's first instant: connections and timer are ready by then."""
+AWAKE_NS = 200_000
+"""Before its instant an open load's request is waited for awake: about what waking up takes, with
+the reads that are ready just then."""
 SPARE = 16
 """Idle connections below which an open load opens more."""
 HEARTBEAT_NS = 5_000_000
@@ -300,6 +303,8 @@ class OpenDrive(Drive):
         self._growing = False
         self._start_ns = 0
         self._timer: AbsoluteTimer
+        # Reads that wait meanwhile lose nothing where the kernel stamps them.
+        self._awake_ns = AWAKE_NS if self._reading.clock == "kernel" else 0
 
     def _first_connections(self) -> int:
         # A second's arrivals; more are opened while the load goes on.
@@ -319,7 +324,7 @@ class OpenDrive(Drive):
         self._start_ns = start_ns + LEAD_NS
         self._idle = list(self._connections)
         if self._arrivals_ns:
-            self._timer.at(self._start_ns + self._arrivals_ns[0])
+            self._timer.at(self._start_ns + self._arrivals_ns[0] - self._awake_ns)
 
     def _is_done(self) -> bool:
         return self._next >= len(self._arrivals_ns) and not self._in_flight and not self._waiting
@@ -331,9 +336,11 @@ class OpenDrive(Drive):
             self._waiting.clear()
         while self._next < len(self._arrivals_ns):
             scheduled_ns = self._start_ns + self._arrivals_ns[self._next]
-            if scheduled_ns > _now():
-                self._timer.at(scheduled_ns)
+            if scheduled_ns - _now() > self._awake_ns:
+                self._timer.at(scheduled_ns - self._awake_ns)
                 break
+            while _now() < scheduled_ns:
+                pass
             self._arrive(self._requests[self._next], scheduled_ns)
             self._next += 1
         if self._is_done():
