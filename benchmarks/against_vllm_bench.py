@@ -1,167 +1,245 @@
-"""Compares what specbench and `vllm bench serve` measure of one and the same real server.
+"""Compares what specbench and `vllm bench serve` measure of one and the same running server.
 
-    python benchmarks/against_vllm_bench.py --python VLLM_PYTHON --model CHECKPOINT
+    python benchmarks/against_vllm_bench.py SPEC [--arm NAME]... --concurrency 8 32 --out FOLDER
 
-Both send the same prompts with temperature 0, the same cap and ignore_eos, and ask for token ids.
-They take turns, five runs each. Medians must differ by at most 2%, or by the spread of a tool.
-`vllm bench serve` needs pandas to read prompts.
+Launches the server of each arm of an experiment, as `specbench run` would, and lets both tools
+measure it in turn: the same prompts in the same order, once each, temperature 0, the same cap,
+ignore_eos, token ids asked for, and a salt of each turn's own, so that no turn finds another one's
+prompts in the prefix cache. Medians must differ by at most 2%, or by the spread of a tool. TTFT is
+shown only: theirs starts before the connection is set up. Prints a table and writes
+FOLDER/cross-check.json after every arm. `vllm bench serve` needs pandas to read prompts.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import os
-import socket
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
-import urllib.request
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import anyio
 import attrs
+from anyio import to_thread
 
+from specbench.cli.options import installed_methods, make_plan, read_spec
 from specbench.experiment.load import Timeouts
 from specbench.experiment.model import Sampling
 from specbench.experiment.prompt import Prompt
+from specbench.facts import AcceptanceSummary
+from specbench.judge import counters
 from specbench.judge.cells import summarise
+from specbench.launchers.local import environment, serving
+from specbench.launchers.readiness import until_ready
+from specbench.launchers.server import Server
+from specbench.observe import metrics
+from specbench.plan import Plan, PlannedArm
 from specbench.traffic.drive import drive
 from specbench.traffic.event_loop import event_loop_options
 from specbench.traffic.loops import LoadPoint
 from specbench.traffic.requests import Wording, measured
-from specbench.workloads.read import read_workload
 
-MODEL = "m"
-LAUNCH_S = 240
 LEAST_DIFFERENCE = 0.02
-WORKLOAD = Path(__file__).parent.parent / "workloads" / "code.jsonl"
+SHOWN_ONLY = "ttft_p50_ms"
+TOOLS = ("specbench", "vllm bench serve")
+
+Found = dict[str, float]
+"""What a tool said of one turn, by quantity."""
 
 
 def main() -> None:
-    """Launch a server, let both tools measure it in turn, and print what they say."""
+    """Let both tools measure every arm in turn, and print what they say."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--python", required=True, help="interpreter that has vLLM")
-    parser.add_argument("--model", required=True, help="checkpoint with its tokenizer")
-    parser.add_argument("--concurrency", type=int, default=4)
-    parser.add_argument("--tokens", type=int, default=64)
-    parser.add_argument("--prompts", type=int, default=24)
-    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("spec", type=Path)
+    parser.add_argument("--arm", action="append", help="every arm when left out")
+    parser.add_argument("--concurrency", type=int, nargs="+", default=[4])
+    parser.add_argument("--prompts", type=int, help="the first ones; every one when left out")
+    parser.add_argument("--tokens", type=int, help="cap of outputs; the prompts' own when left out")
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--out", type=Path, default=Path())
     asked = parser.parse_args()
+    methods = installed_methods()
+    planned = make_plan(read_spec(asked.spec, methods), methods)
+    arms = [arm for arm in planned.launched() if arm.role != "noise_floor"]
+    if unknown := {*(asked.arm or ())} - {arm.name for arm in arms}:
+        parser.error(f"no arm is named {', '.join(sorted(unknown))}")
+    asked.out.mkdir(parents=True, exist_ok=True)
+    found: dict[str, Any] = {}
+    for arm in arms:
+        if asked.arm and arm.name not in asked.arm:
+            continue
+        found[arm.name] = anyio.run(
+            _measure, asked, planned, arm, backend_options=event_loop_options()
+        )
+        compared = list(comparisons(found[arm.name]))
+        for line in compared:
+            print(f"{arm.name}: {line['text']}", flush=True)
+        found[arm.name] = {"turns": found[arm.name], "compared": compared}
+        (asked.out / "cross-check.json").write_text(json.dumps(found, indent=1) + "\n")
+    every = [line for arm in found.values() for line in arm["compared"]]
+    sys.exit(0 if all(line["agree"] in (True, None) for line in every) else 1)
+
+
+async def _measure(
+    asked: argparse.Namespace, planned: Plan, arm: PlannedArm
+) -> list[dict[str, Any]]:
+    """Give every turn of an arm's server: concurrency, round, tool and what it said."""
+    read, engine = planned.read, planned.engine
+    stratum = read.strata()[0]
     prompts = [
-        attrs.evolve(prompt, max_tokens=asked.tokens)
-        for prompt in read_workload(WORKLOAD).prompts[: asked.prompts]
+        attrs.evolve(prompt, max_tokens=asked.tokens or prompt.max_tokens)
+        for prompt in read.prompts(stratum)[: asked.prompts]
     ]
-    found: dict[str, list[tuple[float, float]]] = {"specbench": [], "vllm bench serve": []}
-    with serving(asked.python, asked.model) as url, tempfile.TemporaryDirectory() as folder:
-        ours(url, prompts, asked.concurrency, "warm")
+    turns = []
+    log = (asked.out / f"{arm.name}.log").absolute()
+    async with serving(
+        arm.command, log, model=engine.served_name, metrics_path=engine.metrics_path
+    ) as server:
+        limit_s = read.experiment.launcher.ready_timeout_s
+        await until_ready(server, path=engine.chat_path, timeout_s=limit_s)
+        for concurrency in asked.concurrency:
+            await _ours(planned, server, prompts, concurrency, f"warm/{time.time_ns()}")
         for number in range(asked.rounds):
-            salt = f"{time.time_ns()}"
-            found["specbench"].append(ours(url, prompts, asked.concurrency, salt))
-            found["vllm bench serve"].append(
-                theirs(asked, url, prompts, Path(folder), f"{salt}-{number}")
-            )
-            print(f"round {number + 1}", found["specbench"][-1], found["vllm bench serve"][-1])
-    holds = [
-        compared(name, [[run[place] for run in runs] for runs in found.values()])
-        for place, name in enumerate(("TPOT p50, ms", "throughput, tokens/s"))
-    ]
-    sys.exit(0 if all(holds) else 1)
+            for concurrency in asked.concurrency:
+                # Who comes first changes, so that neither always meets the warmer server.
+                for tool in TOOLS if number % 2 == 0 else TOOLS[::-1]:
+                    measure = _ours if tool == "specbench" else _theirs
+                    salt = f"{time.time_ns()}"
+                    said = await measure(planned, server, prompts, concurrency, salt)
+                    turns.append(
+                        {"concurrency": concurrency, "round": number, "tool": tool, "said": said}
+                    )
+                    print(f"{arm.name} c{concurrency} round {number} {tool}: {said}", flush=True)
+    return turns
 
 
-def compared(name: str, values: list[list[float]]) -> bool:
-    """Print two tools' medians and spreads of a quantity, and tell whether they agree."""
-    (mine, other), spreads = (
-        [statistics.median(runs) for runs in values],
-        [(max(runs) - min(runs)) / statistics.median(runs) for runs in values],
-    )
-    allowed, difference = max(LEAST_DIFFERENCE, *spreads), abs(mine / other - 1)
-    print(
-        f"{name}: specbench {mine:.4g} (spread {spreads[0]:.1%}), vllm bench serve {other:.4g} "
-        f"(spread {spreads[1]:.1%}), difference {difference:.2%}, allowed {allowed:.2%}: "
-        f"{'agree' if difference <= allowed else 'DIFFER'}"
-    )
-    return difference <= allowed
+def comparisons(turns: Sequence[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
+    """Give two tools' medians and spreads of every quantity at every load, and whether they agree.
+
+    A spread is (most - least) / median over a tool's turns.
+    """
+    for concurrency in dict.fromkeys(turn["concurrency"] for turn in turns):
+        here = [turn for turn in turns if turn["concurrency"] == concurrency]
+        of = {tool: [turn["said"] for turn in here if turn["tool"] == tool] for tool in TOOLS}
+        for quantity in of[TOOLS[0]][0]:
+            series = [[said[quantity] for said in of[tool] if quantity in said] for tool in TOOLS]
+            if not all(series):
+                continue
+            mine, other = map(statistics.median, series)
+            spreads = [(max(one) - min(one)) / (statistics.median(one) or 1) for one in series]
+            allowed = max(LEAST_DIFFERENCE, *spreads)
+            differs = abs(mine / other - 1) if other else abs(mine)
+            agree = None if quantity == SHOWN_ONLY else differs <= allowed
+            word = {True: "agree", False: "DIFFER", None: "not compared"}[agree]
+            yield {
+                "concurrency": concurrency,
+                "quantity": quantity,
+                "medians": [mine, other],
+                "spreads": spreads,
+                "difference": differs,
+                "allowed": allowed,
+                "agree": agree,
+                "text": f"c{concurrency} {quantity}: specbench {mine:.4g} (spread "
+                f"{spreads[0]:.1%}), vllm bench serve {other:.4g} (spread {spreads[1]:.1%}), "
+                f"difference {differs:.2%}, allowed {allowed:.2%}: {word}",
+            }
 
 
-def ours(url: str, prompts: list[Prompt], concurrency: int, salt: str) -> tuple[float, float]:
-    """Give specbench's median TPOT in ms, and its throughput."""
+async def _ours(
+    planned: Plan, server: Server, prompts: Sequence[Prompt], concurrency: int, salt: str
+) -> Found:
+    """Give what specbench says: from the requests, and of acceptance from the counters."""
+    names = planned.engine.counters()
     wording = Wording(
-        host=url.removeprefix("http://"),
-        path="/v1/chat/completions",
-        model=MODEL,
+        host=server.base_url.removeprefix("http://"),
+        path=planned.engine.chat_path,
+        model=server.model,
         sampling=Sampling(name="greedy", ignore_eos=True),
         salt=salt,
     )
-    point = LoadPoint(base_url=url, timeouts=Timeouts(), concurrency=concurrency)
-    requests = measured(prompts, len(prompts), wording)
-    window = anyio.run(drive, requests, point, backend_options=event_loop_options())
+    point = LoadPoint(base_url=server.base_url, timeouts=Timeouts(), concurrency=concurrency)
+    before, _ = await metrics.settled(server.metrics_url, names)
+    window = await drive(measured(prompts, len(prompts), wording), point)
+    after, _ = await metrics.settled(server.metrics_url, names)
     said = summarise(window.rows, concurrency)
-    if said.successes < said.requests or said.tpot_p50_s is None or not said.output_throughput:
+    if said.successes < said.requests or not said.tpot_p50_s or not said.output_throughput:
         sys.exit(f"a request failed: {[row.error for row in window.rows if row.error][:1]}")
-    return said.tpot_p50_s * 1e3, said.output_throughput
+    delta = counters.difference(metrics.parse(before), metrics.parse(after), names)
+    accepted = counters.acceptance(delta)
+    ratios = accepted and counters.summarise(
+        accepted, completion_tokens=said.output_tokens, requests_failed=0
+    )
+    return {
+        "tpot_p50_ms": said.tpot_p50_s * 1e3,
+        "output_throughput": said.output_throughput,
+        SHOWN_ONLY: (said.ttft_p50_s or 0) * 1e3,
+        **(_acceptance(ratios) if ratios else {}),
+    }
 
 
-def theirs(
-    asked: argparse.Namespace, url: str, prompts: list[Prompt], folder: Path, salt: str
-) -> tuple[float, float]:
-    """Give `vllm bench serve`'s median TPOT in ms, and its throughput."""
-    lines = [json.dumps({"prompt": prompt.messages[-1].content}) for prompt in prompts]
-    (folder / "prompts.jsonl").write_text("\n".join(lines) + "\n")
+def _acceptance(ratios: AcceptanceSummary) -> Found:
+    places = enumerate(ratios.per_position or ())
+    return {
+        "acceptance_rate": ratios.acceptance_rate or 0,
+        "acceptance_length": ratios.acceptance_length or 1,
+        **{f"accepted_at_{place}": value for place, value in places},
+    }
+
+
+async def _theirs(
+    planned: Plan, server: Server, prompts: Sequence[Prompt], concurrency: int, salt: str
+) -> Found:
+    """Give what `vllm bench serve` says, of acceptance too."""
+    return await to_thread.run_sync(_bench_serve, planned, server, prompts, concurrency, salt)
+
+
+def _bench_serve(
+    planned: Plan, server: Server, prompts: Sequence[Prompt], concurrency: int, salt: str
+) -> Found:
+    assert server.command
+    lines = [
+        json.dumps({"prompt": prompt.messages[-1].content, "output_tokens": prompt.max_tokens})
+        for prompt in prompts
+    ]
     body = {"cache_salt": salt, "return_token_ids": True}
     command = [
-        *(str(Path(asked.python).with_name("vllm")), "bench", "serve"),
-        *("--backend", "openai-chat", "--endpoint", "/v1/chat/completions", "--base-url", url),
-        *("--model", MODEL, "--tokenizer", asked.model, "--dataset-name", "custom"),
-        *("--dataset-path", str(folder / "prompts.jsonl"), "--skip-chat-template"),
-        *("--disable-shuffle", "--num-prompts", str(len(prompts))),
-        *("--custom-output-len", str(asked.tokens), "--max-concurrency", str(asked.concurrency)),
-        *("--ignore-eos", "--temperature", "0", "--extra-body", json.dumps(body)),
-        *("--save-result", "--result-dir", str(folder), "--result-filename", "r.json"),
-        "--disable-tqdm",
+        *(server.command.argv[0], "-m", "vllm.entrypoints.cli.main", "bench", "serve"),
+        *("--backend", "openai-chat", "--endpoint", planned.engine.chat_path),
+        *("--base-url", server.base_url, "--model", server.model),
+        *("--tokenizer", planned.read.experiment.target.model, "--dataset-name", "custom"),
+        *("--dataset-path", "prompts.jsonl", "--skip-chat-template", "--disable-shuffle"),
+        *("--num-prompts", str(len(prompts)), "--custom-output-len", "-1"),
+        *("--max-concurrency", str(concurrency), "--ignore-eos", "--temperature", "0"),
+        *("--extra-body", json.dumps(body), "--disable-tqdm"),
+        *("--save-result", "--result-dir", ".", "--result-filename", "r.json"),
     ]
-    environment = {**os.environ, "HF_HUB_OFFLINE": "1"}
-    done = subprocess.run(
-        command, env=environment, cwd=folder, capture_output=True, text=True, check=False
-    )
-    if done.returncode:
-        sys.exit(f"vllm bench serve failed: {done.stderr[-2000:]}")
-    said = json.loads((folder / "r.json").read_text())
-    return said["median_tpot_ms"], said["output_throughput"]
-
-
-@contextmanager
-def serving(python: str, model: str) -> Iterator[str]:
-    """Run a vLLM server on loopback for the length of the block, and give its URL."""
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        port = probe.getsockname()[1]
-    command = [
-        *(python, "-m", "vllm.entrypoints.openai.api_server", "--model", model),
-        *("--served-model-name", MODEL, "--host", "127.0.0.1", "--port", str(port)),
-        *("--max-model-len", "1024", "--max-num-seqs", "8", "--enforce-eager"),
-    ]
-    environment = {**os.environ, "HF_HUB_OFFLINE": "1", "VLLM_CPU_KVCACHE_SPACE": "1"}
-    url = f"http://127.0.0.1:{port}"
-    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-    with subprocess.Popen(
-        command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-    ) as process:
-        try:
-            for _ in range(LAUNCH_S):
-                time.sleep(1)
-                try:
-                    opener.open(f"{url}/health").close()
-                    break
-                except OSError:
-                    if process.poll() is not None:
-                        sys.exit(f"the server ended with {process.returncode}")
-            yield url
-        finally:
-            process.terminate()
+    with tempfile.TemporaryDirectory() as folder:
+        (Path(folder) / "prompts.jsonl").write_text("\n".join(lines) + "\n")
+        told = {"env": environment(server.command), "cwd": folder}
+        done = subprocess.run(command, **told, capture_output=True, text=True, check=False)
+        if done.returncode:
+            sys.exit(f"vllm bench serve failed: {done.stderr[-2000:]}")
+        said = json.loads((Path(folder) / "r.json").read_text())
+    if said["completed"] != len(prompts):
+        sys.exit(f"vllm bench serve completed {said['completed']} of {len(prompts)} requests")
+    found = {
+        "tpot_p50_ms": said["median_tpot_ms"],
+        "output_throughput": said["output_throughput"],
+        SHOWN_ONLY: said["median_ttft_ms"],
+    }
+    if said.get("spec_decode_acceptance_rate") is not None:
+        places = enumerate(said["spec_decode_per_position_acceptance_rates"])
+        found |= {
+            "acceptance_rate": said["spec_decode_acceptance_rate"] / 100,
+            "acceptance_length": said["spec_decode_acceptance_length"],
+            **{f"accepted_at_{place}": value for place, value in places},
+        }
+    return found
 
 
 if __name__ == "__main__":

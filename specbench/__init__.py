@@ -30,7 +30,9 @@ def __getattr__(name: str) -> Any:
     import importlib
 
     if name == "__version__":
-        return importlib.import_module("importlib.metadata").version("specbench")
+        # Kept: reading an installation's metadata takes 4 ms, and every verdict names the version.
+        version = importlib.import_module("importlib.metadata").version("specbench")
+        return globals().setdefault(name, version)
     if name in _HOMES:
         return getattr(importlib.import_module(_HOMES[name]), name)
     raise AttributeError(f"module 'specbench' has no attribute {name!r}")

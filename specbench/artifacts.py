@@ -26,6 +26,7 @@ import cattrs
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from specbench.capture_files import capture_text
 from specbench.client_facts import Certificate
 from specbench.errors import StoreError
 from specbench.facts import Audit, JournalEntry, RequestRow, Sample, Window
@@ -120,6 +121,12 @@ class CellFolder:
             return {}
         table = pq.read_table(path, columns=["request_id", "prompt_reuse"])
         return {row["request_id"]: row["prompt_reuse"] for row in table.to_pylist()}
+
+    def token_ids(self) -> dict[str, list[int] | None]:
+        """Give the token ids that each request generated, by its id; None where none were told."""
+        columns = ["request_id", "token_ids"]
+        table = pq.read_table(self.path / "outputs.parquet", columns=columns)
+        return {row["request_id"]: row["token_ids"] for row in table.to_pylist()}
 
     def samples(self) -> tuple[Sample, ...]:
         """Give what was sampled inside the window; nothing where nothing was."""
@@ -247,22 +254,7 @@ class AttemptFolder:
 
     def write_capture(self, number: int, windows: Sequence[Window]) -> None:
         """Write one capture: a line for each prompt at each concurrency, failed ones too."""
-        lines = [
-            json.dumps(
-                {
-                    "concurrency": window.concurrency,
-                    "status": row.status,
-                    "error": row.error,
-                    **attrs.asdict(output),
-                },
-                ensure_ascii=False,
-                # Token ids are packed in an array.
-                default=list,
-            )
-            for window in windows
-            for row, output in zip(window.rows, window.outputs, strict=True)
-        ]
-        text = self.redaction.text("\n".join(lines) + "\n")
+        text = self.redaction.text(capture_text(windows))
         write_text(self.path / f"capture-{number}.jsonl", text)
 
     def captures(self) -> list[dict[str, Any]]:

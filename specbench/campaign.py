@@ -5,6 +5,7 @@ Every cell is on disk before the next begins. A launch that fails is evidence an
 
 from __future__ import annotations
 
+import math
 import os
 import time
 from collections import defaultdict
@@ -14,11 +15,13 @@ from pathlib import Path
 from typing import Any
 
 import attrs
+from anyio import to_thread
 
 from specbench.artifacts import AttemptFolder, RunFolder, Status
 from specbench.errors import DeploymentError
 from specbench.experiment.identity import resolve
-from specbench.facts import Audit, Cause, Fact
+from specbench.facts import Audit, Fact
+from specbench.failing import failure
 from specbench.journal import Journal, Listener
 from specbench.judge import effective
 from specbench.launchers.accelerators import require_free_accelerators
@@ -28,6 +31,7 @@ from specbench.launchers.readiness import until_ready
 from specbench.launchers.server import Server
 from specbench.measuring import Measuring, OnRow
 from specbench.observe import metrics, provenance
+from specbench.observe.checkpoints import checkpoint, require_equal
 from specbench.observe.logs import audit_lines, read_lines
 from specbench.pace import pace
 from specbench.plan import Plan, PlannedArm, PlannedDeployment
@@ -65,12 +69,12 @@ def prepare(planned: Plan, folder: RunFolder) -> None:
                 "software": provenance.software(),
                 "engine_version": experiment.target.version,
                 "engine_libraries": provenance.packages(
-                    experiment.launcher.python, provenance.ENGINE_LIBRARIES
+                    experiment.launcher.python,
+                    provenance.ENGINE_LIBRARIES,
+                    experiment.target.env.get("PYTHONPATH", ""),
                 ),
-                "target": provenance.checkpoint(experiment.target.model),
-                "assets": {
-                    path: provenance.checkpoint(path) for arm in planned.arms for path in arm.assets
-                },
+                "target": checkpoint(experiment.target.model),
+                "assets": {path: checkpoint(path) for arm in planned.arms for path in arm.assets},
                 "workloads": resolve(planned.read)["workloads"],
             },
         )
@@ -106,6 +110,10 @@ def plan_facts(planned: Plan) -> dict[str, Any]:
             },
             "sources": {
                 stratum: sorted({prompt.source for prompt in planned.read.prompts(stratum)})
+                for stratum in planned.read.strata()
+            },
+            "licences": {
+                stratum: sorted({prompt.licence for prompt in planned.read.prompts(stratum)})
                 for stratum in planned.read.strata()
             },
             "notes": planned.notes,
@@ -207,6 +215,7 @@ class _Walk:
         self._measuring = Measuring(planned, folder.path.name, self._journal, on_row, stopping)
         self._stopping = stopping
         self._until_monotonic_s = until_monotonic_s
+        self._deployed = False
 
     def resumed(self, attempt: str) -> None:
         """Note that an attempt of an earlier day was closed."""
@@ -237,16 +246,20 @@ class _Walk:
                 "complete", reason="every cell was measured by earlier attempts"
             )
             return True
-        if not self._has_time_for(pace(self._folder.journal()).deployment_s(cells[0].name)):
+        known, names = pace(self._folder.journal()), [cell.name for cell in cells]
+        worth = known.is_worth_a_launch(names, self._left_s(), first=not self._deployed)
+        if self._stopping.asked or not worth:
             return False
+        self._deployed = True
         attempt = self._folder.open_attempt(deployment.name)
         status: Status = "failed"
         facts: dict[str, Any] = {"started_unix_s": time.time()}
         try:
+            await to_thread.run_sync(self._require_checkpoints, deployment.arm, attempt)
             async with self._launched(deployment, attempt, facts) as server:
                 status = await self._serve(deployment, attempt, server, cells, facts)
         except DeploymentError as error:
-            facts |= self._failure(attempt, error, facts.get("exit_code"))
+            facts |= failure(self._plan.engine, attempt.log, error, facts.get("exit_code"))
         facts["warnings"] = self._audited(attempt, ()).warnings
         attempt.close(status, ended_unix_s=time.time(), **facts)
         reason = {"status": status, "reason": facts.get("reason", "")}
@@ -254,10 +267,11 @@ class _Walk:
         return status != "interrupted"
 
     def _has_time_for(self, duration_s: float) -> bool:
+        return not self._stopping.asked and duration_s <= self._left_s()
+
+    def _left_s(self) -> float:
         until = self._until_monotonic_s
-        if self._stopping.asked:
-            return False
-        return until is None or time.monotonic() + duration_s <= until
+        return math.inf if until is None else until - time.monotonic()
 
     @asynccontextmanager
     async def _launched(
@@ -273,6 +287,14 @@ class _Walk:
                 with self._journal.phase("stop", attempt.path.name):
                     await stack.aclose()
                 facts["exit_code"] = server.exit_code
+
+    def _require_checkpoints(self, arm: PlannedArm, attempt: AttemptFolder) -> None:
+        """Keep the digests of what is about to be served, and refuse what has changed."""
+        if arm.attached is None:
+            model = self._plan.read.experiment.target.model
+            found = [checkpoint(path) for path in (model, *arm.assets)]
+            attempt.write_json("checkpoints.json", found)
+            require_equal(found, read_json(self._folder.path / "provenance.json"))
 
     def _server(self, arm: PlannedArm, log: Path) -> AbstractAsyncContextManager[Server]:
         engine = self._plan.engine
@@ -310,7 +332,7 @@ class _Walk:
             )
             return "rejected"
         with self._journal.phase("capture", attempt.path.name):
-            await self._measuring.capture(attempt, server)
+            await self._measuring.capture(deployment, attempt, server)
         for cell in cells:
             if not self._has_time_for(pace(self._folder.journal()).cell_s(cell.name)):
                 facts["reason"] = f"stopped before {cell.name}"
@@ -338,41 +360,6 @@ class _Walk:
         lines = read_lines(attempt.log) if attempt.log.exists() else ()
         clean = map(attempt.redaction.text, lines)
         return audit_lines(clean, self._plan.engine.log_patterns(), configured)
-
-    def _failure(
-        self, attempt: AttemptFolder, error: DeploymentError, exit_code: int | None
-    ) -> dict[str, Any]:
-        """Give why a deployment failed: our own view, and the cause that its log states."""
-        log = _log_of(attempt)
-        if not log:
-            return {"reason": error.message, "kind": error.kind}
-        cause = self._plan.engine.cause(log)
-        if cause.kind == "unknown":
-            cause = _seen_from_outside(error, exit_code) or cause
-        return {
-            "reason": f"{error.message}. Cause: {cause.line}",
-            "kind": error.kind,
-            "cause": attrs.asdict(cause),
-        }
-
-
-def _seen_from_outside(error: DeploymentError, exit_code: int | None) -> Cause | None:
-    """Give the cause that a silent log leaves to us: a signal, or the time that ran out."""
-    if error.kind == "timeout":
-        remedy = "raise launcher.ready_timeout_s, or see in the launch log what it waits for"
-        return Cause(kind="timeout", line=error.message, remedy=remedy)
-    if exit_code is not None and exit_code < 0:
-        line = f"ended by signal {-exit_code}"
-        remedy = "somebody, or the kernel for want of memory, ended it: see the system's log"
-        return Cause(kind="killed", line=line, remedy=remedy)
-    return None
-
-
-def _log_of(attempt: AttemptFolder) -> str:
-    """Give the launch log as far as there is one."""
-    if not attempt.log.exists():
-        return ""
-    return attempt.log.read_text(encoding="utf-8", errors="replace")
 
 
 def _launch_facts(server: Server) -> dict[str, Any]:

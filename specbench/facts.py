@@ -16,6 +16,8 @@ from specbench.properties import Value, typed
 Outcome = Literal["pass", "fail", "undecided"]
 Direction = Literal["favours baseline", "favours speculation", "unclear"]
 Scope = Literal["common", "asymmetric"]
+Candidates = Sequence[tuple[int, float]]
+"""Likely token ids of one place, each with the nats that it lies behind the likeliest."""
 RequestStatus = Literal[
     "ok", "http_error", "stream_error", "connection_lost", "timeout", "incomplete"
 ]
@@ -76,6 +78,8 @@ class Output:
     text: str
     token_ids: Sequence[int] | None
     finish_reason: str | None
+    candidates: Sequence[Candidates] | None = None
+    """Of each token; None where nobody asked, or the server told no token ids."""
     prompt_reuse: float | None = None
     """Share of its runs of four words or signs that stand in the prompt."""
 

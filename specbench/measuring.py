@@ -10,24 +10,32 @@ import attrs
 
 import specbench
 from specbench.artifacts import AttemptFolder
+from specbench.capture_facts import TOP_LOGPROBS
+from specbench.capturing import captured
 from specbench.errors import DeploymentError
 from specbench.experiment.model import Sampling
 from specbench.experiment.prompt import Prompt
-from specbench.facts import Output, RequestRow, Window
+from specbench.facts import Output, RequestRow
 from specbench.journal import Journal
 from specbench.judge.cells import same_prompts
 from specbench.judge.counters import prefix_hit_rate
 from specbench.judge.prompt_reuse import prompt_reuse, runs_of
 from specbench.judge.window import Judged, judge_window
+from specbench.launchers.accelerators import VISIBLE
 from specbench.launchers.server import Server
 from specbench.observe import metrics
 from specbench.observe.sampler import sampling
 from specbench.plan import Plan, PlannedDeployment
-from specbench.planned_cell import PlannedCell, steady_arrivals_ns, warm_up_requests
+from specbench.planned_cell import (
+    PlannedCell,
+    sent_order,
+    steady_arrivals_ns,
+    warm_up_requests,
+)
 from specbench.stopping import Stopping
 from specbench.traffic.drive import drive
 from specbench.traffic.loops import LoadPoint
-from specbench.traffic.requests import Wording, cut_short, filling, measured, shuffled, warming
+from specbench.traffic.requests import Wording, cut_short, filling, measured, warming
 from specbench.traffic.warmup import warm
 
 OnRow = Callable[[RequestRow], None]
@@ -50,28 +58,33 @@ class Measuring:
         self._load = planned.read.experiment.load
         self._seed = planned.read.experiment.design.seed
 
-    async def capture(self, attempt: AttemptFolder, server: Server) -> None:
-        """Record the greedy outputs on the correctness prompts, each time in another order."""
+    async def capture(
+        self, deployment: PlannedDeployment, attempt: AttemptFolder, server: Server
+    ) -> None:
+        """Record the greedy outputs on the correctness prompts, each time in another order.
+
+        Every arm is asked for log-probabilities, unless its engine would not draft then: the
+        captures would show another path than the one that is measured.
+        """
         asked, workload = self._plan.read.experiment.correctness, self._plan.read.correctness
         if asked is None or workload is None:
             return
+        plain = deployment.arm.counting is None
+        target = self._plan.read.experiment.target
+        asks_logprobs = plain or self._plan.engine.drafts_with_logprobs(target)
         for number in range(1, asked.captures + 1):
-            prompts = shuffled(workload.prompts, self._seed + number)
-            windows: list[Window] = []
-            for concurrency in asked.concurrency:
-                salt = f"{self._run_id}/{attempt.path.name}/capture-{number}-c{concurrency}"
-                wording = attrs.evolve(self._wording(server, GREEDY, salt), shared_salt=None)
-                requests = measured(prompts, len(prompts), wording)
-                windows.append(
-                    await drive(
-                        requests,
-                        LoadPoint(
-                            base_url=server.base_url,
-                            timeouts=self._load.timeouts,
-                            concurrency=concurrency,
-                        ),
-                    )
-                )
+            salt = f"{self._run_id}/{attempt.path.name}/capture-{number}"
+            windows = await captured(
+                workload.prompts,
+                attrs.evolve(
+                    self._wording(server, GREEDY, salt),
+                    top_logprobs=TOP_LOGPROBS if asks_logprobs else None,
+                ),
+                server.base_url,
+                self._load.timeouts,
+                concurrency=asked.concurrency,
+                seed=self._seed + number,
+            )
             attempt.write_capture(number, windows)
 
     async def measure(
@@ -82,7 +95,7 @@ class Measuring:
         cell: PlannedCell,
     ) -> None:
         """Measure one cell: warm, settle, snapshot, drive, settle, snapshot, write, judge."""
-        prompts = shuffled(self._plan.read.prompts(cell.stratum), self._seed)
+        prompts = sent_order(self._plan.read, cell.stratum)
         salt = f"{self._run_id}/{attempt.path.name}/{cell.name}"
         wording = self._wording(server, cell.sampling, salt)
         url, names = server.metrics_url, self._plan.engine.counters()
@@ -114,10 +127,11 @@ class Measuring:
         with self._journal.phase("settle", *where):
             before, settled_before = await metrics.settled(url, names)
         every_s = self._plan.read.experiment.sample_every_s
+        visible = deployment.arm.command.environment.get(VISIBLE)
         with (
             self._journal.phase("drive", *where),
             self._stopping.finishing(),
-            sampling(url, names, every_s) as sampler,
+            sampling(url, names, every_s, visible) as sampler,
         ):
             window = await drive(
                 requests, asked, on_row=self._on_row, stop=lambda: self._stopping.asked

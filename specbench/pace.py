@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 import attrs
 
@@ -30,9 +30,19 @@ class Pace:
     cells_s: Mapping[str, float] = attrs.field(factory=dict)
     """Each cell by name: warm-up, settling, driving, writing."""
 
-    def deployment_s(self, first_cell: str) -> float:
-        """Give the time of a deployment that measures at least its first cell."""
-        return MARGIN * self.serving_s + self.cell_s(first_cell)
+    def deployment_s(self, cells: Iterable[str]) -> float:
+        """Give the time of a deployment that measures these cells."""
+        return MARGIN * self.serving_s + sum(map(self.cell_s, cells))
+
+    def is_worth_a_launch(self, cells: Sequence[str], left_s: float, *, first: bool) -> bool:
+        """Tell whether a deployment is started with so much time left.
+
+        Whole ones are. A part is launched again for its rest, so only the `first` of a walk may be
+        one: where no walk of this length holds a whole deployment, it still gets on.
+        """
+        return self.deployment_s(cells) <= left_s or (
+            first and self.deployment_s(cells[:1]) <= left_s
+        )
 
     def cell_s(self, name: str) -> float:
         """Give the time of a cell; of the longest known one when it was never measured."""

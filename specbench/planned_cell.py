@@ -9,8 +9,10 @@ import attrs
 
 from specbench.experiment.load import ClosedLoad, Load
 from specbench.experiment.model import Sampling
+from specbench.experiment.prompt import Prompt
 from specbench.experiment.read import ReadExperiment
 from specbench.traffic.arrivals import arrivals_ns
+from specbench.traffic.requests import shuffled
 from specbench.units import NS_PER_S
 
 LEAST_REQUESTS = 64
@@ -69,10 +71,11 @@ def _open_cells(read: ReadExperiment, stratum: str, sampling: Sampling) -> Itera
     """Give the cells of an open load. Every arm and block meets the same arrivals."""
     load = read.experiment.load.open
     assert load is not None
-    trace_rate = len(read.trace_s) / read.trace_s[-1] if read.trace_s else 0.0
-    for rate in load.rate or (float(f"{trace_rate:.4g}"),):
+    replayed_s = read.arrivals_s(stratum)
+    own_rate = len(replayed_s) / replayed_s[-1] if replayed_s else 0.0
+    for rate in load.rate or (float(f"{own_rate:.4g}"),):
         seed = f"{read.experiment.design.seed}/arrivals/{stratum}/{sampling.name}/{rate:g}"
-        arrivals = arrivals_ns(load, rate, seed, read.trace_s)
+        arrivals = arrivals_ns(load, rate, seed, replayed_s)
         yield PlannedCell(
             stratum=stratum,
             sampling=sampling,
@@ -81,6 +84,17 @@ def _open_cells(read: ReadExperiment, stratum: str, sampling: Sampling) -> Itera
             arrivals_ns=arrivals,
             requests=len(arrivals),
         )
+
+
+def sent_order(read: ReadExperiment, stratum: str) -> list[Prompt]:
+    """Give a stratum's prompts in the one order in which every load point sends them.
+
+    It is seeded, or that of their arrivals where these are replayed.
+    """
+    load, prompts = read.experiment.load.open, read.prompts(stratum)
+    if load is not None and load.arrivals == "workload":
+        return sorted(prompts, key=lambda prompt: prompt.arrival_s or 0.0)
+    return shuffled(prompts, read.experiment.design.seed)
 
 
 def most_streams(read: ReadExperiment) -> int:

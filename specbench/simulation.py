@@ -28,7 +28,12 @@ from specbench.judge import counters
 from specbench.judge.cells import summarise
 from specbench.methods import Method
 from specbench.plan import Plan, PlannedArm
-from specbench.planned_cell import PlannedCell, steady_arrivals_ns, warm_up_requests
+from specbench.planned_cell import (
+    PlannedCell,
+    sent_order,
+    steady_arrivals_ns,
+    warm_up_requests,
+)
 from specbench.stand_in import StandIn
 from specbench.traffic.requests import TimedRequest, Wording, measured, shuffled, warming
 from specbench.traffic.warmup import MOST_WAVES, agree
@@ -214,7 +219,7 @@ class _Deployment:
 
     def _cell(self, cell: PlannedCell, plain: float | None) -> SimulatedCell:
         read = self._plan.read
-        prompts = shuffled(read.prompts(cell.stratum), read.experiment.design.seed)
+        prompts = sent_order(read, cell.stratum)
         wording = self._wording(cell.sampling, cell.name)
         spoken = attrs.evolve(wording, salt=f"{wording.salt}/warm")
         wave = warm_up_requests(read.experiment.load, cell)

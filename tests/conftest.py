@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -20,6 +21,7 @@ from specbench.experiment.read import ReadExperiment, read_experiment
 from specbench.facts import RequestRow
 from specbench.methods import Method
 from specbench.plugins import load_methods
+from specbench.whole_files import read_json, write_json
 
 ROOT = Path(__file__).parent.parent
 CAPTURES = Path(__file__).parent / "captures"
@@ -44,6 +46,13 @@ gates:
 """
 # Tests share a busy machine: gaps, late reads and late steps are no news. The gates are tested on
 # their own.
+
+LOSSY = (
+    SMALL.replace("seed: 3}", "seed: 3, lossiness: 0.1, noise-nats: 0.1}")
+    .replace("blocks: 2, seed: 5, noise_floor: false", "blocks: 1, seed: 5, noise_floor: true")
+    .replace("speculative_tokens: 3}\n", "speculative_tokens: 3, synthetic_acceptance_length: 3}\n")
+    .replace("[1, 4], requests: {1: 6, 4: 12}", "[4], requests: {4: 6}")
+)
 
 PROMPT = (
     '{{"id": "{id}", "stratum": "{stratum}", "messages": [{{"role": "user", "content": "{said}"}}],'
@@ -166,20 +175,61 @@ def shared_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return own.parent if "PYTEST_XDIST_WORKER" in os.environ else own
 
 
-@pytest.fixture(scope="session")
-def finished(tmp_path_factory: pytest.TempPathFactory) -> FinishedRun:
-    """One whole run, shared by all workers: nothing may write into it."""
-    folder = shared_folder(tmp_path_factory) / "finished"
+def made_once(
+    tmp_path_factory: pytest.TempPathFactory, name: str, make: Callable[[Path], str]
+) -> tuple[Path, str]:
+    """Make something once for all workers: give its folder, and the text that making it gave.
+
+    Nothing may write into that folder afterwards.
+    """
+    folder = shared_folder(tmp_path_factory) / name
     said = folder / "said.txt"
-    with (folder.parent / "finished.lock").open("w") as lock:
+    with (folder.parent / f"{name}.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not said.exists():
             folder.mkdir()
-            done = run_small(folder)
-            assert done.result.exit_code == 0, done.result.output
-            said.write_text(done.result.output)
-    again = click.Command("said", callback=lambda: click.echo(said.read_text(), nl=False))
+            said.write_text(make(folder))
+    return folder, said.read_text()
+
+
+def shared_run(
+    tmp_path_factory: pytest.TempPathFactory, name: str, document: str = SMALL
+) -> FinishedRun:
+    """Run an experiment once for all workers."""
+
+    def run(folder: Path) -> str:
+        done = run_small(folder, document)
+        assert done.result.exit_code == 0, done.result.output
+        return done.result.output
+
+    folder, said = made_once(tmp_path_factory, name, run)
+    again = click.Command("said", callback=lambda: click.echo(said, nl=False))
     return FinishedRun(folder, CliRunner().invoke(again))
+
+
+@pytest.fixture(scope="session")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> FinishedRun:
+    """One whole run."""
+    return shared_run(tmp_path_factory, "finished")
+
+
+@pytest.fixture(scope="session")
+def lossy(tmp_path_factory: pytest.TempPathFactory) -> FinishedRun:
+    """A run whose arms speculate with loss, one of them under synthetic acceptance. Shared."""
+    return shared_run(tmp_path_factory, "lossy", LOSSY)
+
+
+@pytest.fixture
+def copied(finished: FinishedRun, tmp_path: Path) -> Path:
+    """A copy of the finished run in the test's own folder, with its document and prompts.
+
+    Running that document with `--runs` of that folder goes on with the copy.
+    """
+    run = tmp_path / "runs" / finished.run.name
+    shutil.copytree(finished.run, run)
+    plan = read_json(run / "plan.json")
+    write_json(run / "plan.json", plan | {"spec": str(write_small(tmp_path))})
+    return run
 
 
 def row(index: int = 0, **changes: Any) -> RequestRow:

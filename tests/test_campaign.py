@@ -2,24 +2,35 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
+import anyio
+import attrs
 import pytest
 
-from specbench.artifacts import RunFolder
+from specbench import campaign
+from specbench.artifacts import RunFolder, opened_run
+from specbench.experiment.read import ReadExperiment
+from specbench.methods import Method
+from specbench.plan import plan
+from specbench.stopping import Stopping
 from specbench.store.store import opened, rows
-from specbench.whole_files import file_digest
+from specbench.whole_files import file_digest, read_json, write_json
 from tests.conftest import (
     SMALL,
     FinishedRun,
     plant_plugin,
+    run_cli,
     run_command,
     run_small,
     shell,
@@ -27,6 +38,11 @@ from tests.conftest import (
 )
 
 ONE = SMALL.replace("blocks: 2", "blocks: 1")
+PAIR = ONE.replace(
+    '  - {name: "ngram-k{num_speculative_tokens}", method: ngram, num_speculative_tokens: [3]}\n',
+    "",
+)
+"""Two deployments of two cells: for claims about the walk that need no third arm."""
 
 
 def test_every_deployment_is_complete_and_every_cell_whole(finished: FinishedRun) -> None:
@@ -68,6 +84,19 @@ def test_greedy_text_is_equal_across_arms_and_deployments(finished: FinishedRun)
     assert all(text for _, text in next(iter(texts)))
 
 
+def test_captures_carry_the_likely_tokens_of_every_place_in_every_arm(
+    finished: FinishedRun,
+) -> None:
+    for attempt in RunFolder(finished.run).attempts():
+        for capture in attempt.captures():
+            assert capture["completion_tokens"] == len(capture["token_ids"])
+            assert len(capture["candidates"]) == len(capture["token_ids"])
+            for token, candidates in zip(capture["token_ids"], capture["candidates"], strict=True):
+                # Without noise the greedy token is the likeliest.
+                assert candidates[0] == [token, 0.0]
+                assert all(0 <= nats <= 10 for _, nats in candidates)
+
+
 def test_several_tokens_arrive_in_one_event_and_usage_is_exact(finished: FinishedRun) -> None:
     for attempt in RunFolder(finished.run).attempts():
         for cell in attempt.cells().values():
@@ -93,14 +122,15 @@ def test_no_cell_warms_anothers_prefix_cache(finished: FinishedRun) -> None:
     assert len(ids) == len(set(ids))
 
 
-def test_a_second_run_does_nothing_again(tmp_path: Path) -> None:
-    first = run_small(tmp_path, SMALL.replace("blocks: 2", "blocks: 1"), "--raw-only")
+def test_a_second_run_does_nothing_again(copied: Path, tmp_path: Path) -> None:
+    # The copy's plan names its own document, as the next run will write it.
     before = {
         path: file_digest(path)
-        for path in first.run.rglob("*")
-        if path.is_file() and "journal" not in path.name
+        for path in copied.rglob("*")
+        if path.is_file() and "journal" not in path.name and path.name != "plan.json"
     }
-    again = run_small(tmp_path, SMALL.replace("blocks: 2", "blocks: 1"), "--raw-only")
+    again = run_small(tmp_path, SMALL, "--raw-only")
+    assert again.run == copied
     assert again.result.exit_code == 0
     assert " complete" not in again.result.output
     assert {path: file_digest(path) for path in before} == before
@@ -108,7 +138,7 @@ def test_a_second_run_does_nothing_again(tmp_path: Path) -> None:
 
 def test_a_failed_launch_is_evidence_and_the_others_go_on(tmp_path: Path) -> None:
     # The simulated server takes no such number: argparse refuses it, as vLLM refuses flags.
-    document = SMALL.replace("seed: 3}", "seed: x}")
+    document = ONE.replace("seed: 3}", "seed: x}")
     done = run_small(tmp_path, document)
     assert done.result.exit_code == 4
     with opened(done.results) as connection:
@@ -158,7 +188,7 @@ def wait_for(claim: Callable[[], bool]) -> None:
 
 @pytest.mark.parametrize("blow", [signal.SIGKILL, signal.SIGINT])
 def test_a_run_that_was_stopped_goes_on_where_it_was(tmp_path: Path, blow: signal.Signals) -> None:
-    spec = write_small(tmp_path, SMALL.replace("blocks: 2", "blocks: 1"))
+    spec = write_small(tmp_path, PAIR)
     command = run_command(spec, tmp_path)
     first = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
     wait_for(lambda: len(list((tmp_path / "runs").glob("*/b01-02*/*/cell.json"))) == 1)
@@ -176,8 +206,8 @@ def test_a_run_that_was_stopped_goes_on_where_it_was(tmp_path: Path, blow: signa
         if path.is_file() and ".partial" not in str(path)
     }
     assert len(whole) >= 15
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stdout + done.stderr
+    done = run_small(tmp_path, PAIR)
+    assert done.result.exit_code == 0, done.result.output
     assert {path: file_digest(path) for path in whole} == whole
     attempts = RunFolder(run).attempts()
     assert [a.closing()["status"] for a in attempts if a.deployment.startswith("b01-02")] == [
@@ -185,8 +215,8 @@ def test_a_run_that_was_stopped_goes_on_where_it_was(tmp_path: Path, blow: signa
         "complete",
     ]
     cells = sorted((a.deployment, name) for a in attempts for name in a.cells())
-    assert len(cells) == len(set(cells)) == 6
-    with opened(tmp_path / "r.duckdb") as connection:
+    assert len(cells) == len(set(cells)) == 4
+    with opened(done.results) as connection:
         split = rows(connection, "select distinct block, place, split from deployments where split")
     assert split == [{"block": 1, "place": 2, "split": True}]
 
@@ -194,7 +224,7 @@ def test_a_run_that_was_stopped_goes_on_where_it_was(tmp_path: Path, blow: signa
 def test_a_server_that_dies_in_a_window_leaves_its_rows_and_is_measured_again(
     tmp_path: Path,
 ) -> None:
-    document = SMALL.replace("blocks: 2", "blocks: 1").replace("speed: 20", "speed: 1")
+    document = ONE.replace("speed: 20", "speed: 1")
     spec = write_small(tmp_path, document)
     command = run_command(spec, tmp_path)
     first = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
@@ -229,9 +259,9 @@ def test_a_server_that_dies_in_a_window_leaves_its_rows_and_is_measured_again(
     assert cell["rejected"]
     assert cell["successes"] < cell["requests"]
     assert gone == []
-    again = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert again.returncode == 0, again.stdout + again.stderr
-    with opened(tmp_path / "r.duckdb") as connection:
+    again = run_small(tmp_path, document)
+    assert again.result.exit_code == 0, again.result.output
+    with opened(again.results) as connection:
         found = rows(
             connection,
             "select attempt, status, count(c.cell_id) filter (not c.rejected) as whole from deployments join cells c using (deployment_id) where arm = 'eagle-k3' group by all order by 1",
@@ -247,66 +277,86 @@ def test_a_server_that_dies_in_a_window_leaves_its_rows_and_is_measured_again(
     assert [row["blocks"] for row in effects] == [1, 1]
 
 
-def test_a_confirmation_gives_no_effect_for_an_arm_that_is_split(tmp_path: Path) -> None:
-    document = SMALL.replace("target:", "stage: confirmation\ntarget:", 1).replace(
-        "blocks: 2", "blocks: 1"
-    )
-    done = run_small(tmp_path, document, "--raw-only")
-    (attempt,) = done.run.glob("*ngram-k3-a1")
+def test_a_confirmation_gives_no_effect_for_an_arm_that_is_split(
+    copied: Path, tmp_path: Path
+) -> None:
+    for second in copied.glob("b02-*"):
+        shutil.rmtree(second)
+    plan = read_json(copied / "plan.json")
+    confirmed = {**plan["experiment"], "stage": "confirmation"}
+    write_json(copied / "plan.json", {**plan, "experiment": confirmed})
+    (attempt,) = copied.glob("*ngram-k3-a1")
     other = attempt.with_name(attempt.name.replace("-a1", "-a2"))
     other.mkdir()
     (attempt / "mixed-greedy-c4").rename(other / "mixed-greedy-c4")
     for name in ("audit.json", "deployment.json"):
         (other / name).write_text((attempt / name).read_text())
-    again = run_small(tmp_path, document)
-    assert again.result.exit_code == 0
-    with opened(done.results) as connection:
+    results = tmp_path / "results.duckdb"
+    done = run_cli("ingest", "--runs", copied.parent, "--results", results)
+    assert done.exit_code == 0, done.output
+    with opened(results) as connection:
         found = rows(
             connection, "select distinct estimate, missing from effects where arm = 'ngram-k3'"
         )
         others = rows(
-            connection, "select estimate from effects where arm = 'eagle-k3' and estimate is null"
+            connection,
+            "select distinct estimate is null as absent from effects "
+            "where arm = 'eagle-k3' and metric not like '%p95%'",
         )
     assert found == [
         {"estimate": None, "missing": ["block 1: its cells come from several attempts"]}
     ]
-    assert others == []
+    assert others == [{"absent": False}]
 
 
-def again(folder: Path, *options: str, document: str = ONE) -> subprocess.CompletedProcess[str]:
-    return shell(run_command(write_small(folder, document), folder, *options))
+def refused(folder: Path, *options: str) -> subprocess.CompletedProcess[str]:
+    return shell(run_command(write_small(folder, ONE), folder, *options))
 
 
 def test_a_run_that_ran_out_of_time_starts_nothing_more_and_goes_on_from_its_folder(
     tmp_path: Path,
 ) -> None:
-    first = again(tmp_path, "--for", "2.5s", "--raw-only")
-    assert first.returncode == 0, first.stdout + first.stderr
-    assert "the time is up" in first.stdout
-    (run,) = (tmp_path / "runs").iterdir()
-    measured = [attempt.closing()["status"] for attempt in RunFolder(run).attempts()]
-    assert measured.count("complete") < 3
-    assert not (tmp_path / "r.duckdb").exists()
-    command = [
-        sys.executable,
-        "-m",
-        "specbench",
-        "run",
-        run,
-        "--results",
-        tmp_path / "r.duckdb",
-        "--reports",
-        tmp_path / "reports",
-    ]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stdout + done.stderr
-    cells = sorted((a.deployment, name) for a in RunFolder(run).attempts() for name in a.cells())
-    assert len(cells) == len(set(cells)) == 6
+    first = run_small(tmp_path, PAIR, "--for", "1s", "--raw-only")
+    assert first.result.exit_code == 0, first.result.output
+    assert "the time is up" in first.result.output
+    measured = [attempt.closing()["status"] for attempt in RunFolder(first.run).attempts()]
+    assert measured.count("complete") < 2
+    assert not first.results.exists()
+    done = run_cli("run", first.run, "--results", first.results, "--reports", tmp_path / "reports")
+    assert done.exit_code == 0, done.output
+    attempts = RunFolder(first.run).attempts()
+    cells = sorted((a.deployment, name) for a in attempts for name in a.cells())
+    assert len(cells) == len(set(cells)) == 4
     assert list((tmp_path / "reports").glob("*.html"))
 
 
+def test_a_checkpoint_that_changed_since_the_run_began_is_not_served(
+    tmp_path: Path,
+    read_small: Callable[..., ReadExperiment],
+    methods: Mapping[str, Method[Any]],
+) -> None:
+    (tmp_path / "head").mkdir()
+    weights = tmp_path / "head" / "model.safetensors"
+    weights.write_bytes(b"1")
+    made = plan(read_small(ONE.replace("toy-head", str(tmp_path / "head"))), methods)
+    eagle = next(one for one in made.deployments if one.arm.name == "eagle-k3")
+    made = attrs.evolve(made, deployments=(eagle,))
+    with opened_run(tmp_path / "run") as folder:
+        campaign.prepare(made, folder)
+        weights.write_bytes(b"2")
+        told = (lambda _: None, lambda _: None, Stopping(lambda _: None), frozenset[int](), None)
+        anyio.run(campaign.walk, made, folder, *told)
+        (attempt,) = folder.attempts()
+    closing = attempt.closing()
+    assert (closing["status"], closing["kind"]) == ("failed", "checkpoint_changed")
+    assert str(weights) in closing["reason"]
+    assert not attempt.log.exists()
+    kept = json.loads((attempt.path / "checkpoints.json").read_text())
+    assert kept[1]["weights"] == {weights.name: hashlib.sha256(b"2").hexdigest()}
+
+
 def test_a_wrong_duration_is_refused(tmp_path: Path) -> None:
-    done = again(tmp_path, "--for", "9")
+    done = refused(tmp_path, "--for", "9")
     assert (done.returncode, "is no duration" in done.stderr) == (2, True)
 
 
@@ -314,14 +364,14 @@ def test_a_sibling_and_a_rehearsal_are_runs_of_their_own(tmp_path: Path) -> None
     document = ONE.replace(
         "  - {name: eagle-k3, method: eagle, model: toy-head, num_speculative_tokens: 3}\n", ""
     )
-    assert again(tmp_path, document=document).returncode == 0
-    assert again(tmp_path, "--again", document=document).returncode == 0
-    rehearsed = again(tmp_path, "--only", "ngram-k3", "--dry-cells", "1", document=document)
-    assert rehearsed.returncode == 0, rehearsed.stdout + rehearsed.stderr
+    for more in ((), ("--again",)):
+        assert run_small(tmp_path, document, "--raw-only", *more).result.exit_code == 0
+    rehearsed = run_small(tmp_path, document, "--only", "ngram-k3", "--dry-cells", "1")
+    assert rehearsed.result.exit_code == 0, rehearsed.result.output
     names = sorted(path.name for path in (tmp_path / "runs").iterdir())
     digest = names[0].split("-")[1]
     assert names == [f"small-{digest}", f"small-{digest}-rehearsal", f"small-{digest}.2"]
-    with opened(tmp_path / "r.duckdb") as connection:
+    with opened(rehearsed.results) as connection:
         found = rows(
             connection,
             "select run_id, rehearsal, count(cell_id) as cells from experiments join deployments using (run_id) join cells using (deployment_id) group by all order by 1",
@@ -338,34 +388,34 @@ def test_a_sibling_and_a_rehearsal_are_runs_of_their_own(tmp_path: Path) -> None
 
 
 def test_an_arm_that_does_not_exist_cannot_be_rehearsed(tmp_path: Path) -> None:
-    done = again(tmp_path, "--only", "nobody")
+    done = refused(tmp_path, "--only", "nobody")
     assert (done.returncode, "one of: baseline, ngram-k3, eagle-k3" in done.stderr) == (2, True)
 
 
-def test_a_block_whose_baseline_failed_is_replaced_by_a_whole_one(tmp_path: Path) -> None:
-    assert again(tmp_path, "--raw-only").returncode == 0
-    (run,) = (tmp_path / "runs").iterdir()
-    (baseline,) = run.glob("*-baseline-a1/deployment.json")
+def test_a_block_whose_baseline_failed_is_replaced_by_a_whole_one(
+    copied: Path, tmp_path: Path
+) -> None:
+    (baseline,) = copied.glob("b01-*-baseline-a1/deployment.json")
     baseline.write_text(
         json.dumps({**json.loads(baseline.read_text()), "status": "failed", "reason": "planted"})
     )
-    done = again(tmp_path, "--raw-only")
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert "block 1 has no baseline" in done.stdout
-    names = [attempt.path.name for attempt in RunFolder(run).attempts()]
-    assert len([name for name in names if name.startswith("b02")]) == 3
-    assert len(names) == 6
-    again(tmp_path, "--raw-only")
-    assert len(RunFolder(run).attempts()) == 6
+    done = run_small(tmp_path, SMALL, "--raw-only").result
+    assert done.exit_code == 0, done.output
+    assert "block 1 has no baseline" in done.output
+    names = [attempt.path.name for attempt in RunFolder(copied).attempts()]
+    assert len([name for name in names if name.startswith("b03")]) == 3
+    assert len(names) == 9
+    run_small(tmp_path, SMALL, "--raw-only")
+    assert len(RunFolder(copied).attempts()) == 9
 
 
-def test_a_renamed_run_folder_goes_on_and_a_changed_workload_is_named(tmp_path: Path) -> None:
-    assert again(tmp_path, "--raw-only").returncode == 0
-    (run,) = (tmp_path / "runs").iterdir()
-    renamed = run.rename(run.with_name("my-best-run"))
+def test_a_renamed_run_folder_goes_on_and_a_changed_workload_is_named(
+    copied: Path, tmp_path: Path
+) -> None:
+    renamed = copied.rename(copied.with_name("my-best-run"))
     command = [sys.executable, "-m", "specbench", "run", str(renamed), "--raw-only"]
-    done = shell(command)
-    assert (done.returncode, "nothing is left to do" in done.stdout) == (0, True), done.stderr
+    gone_on = run_cli(*command[3:])
+    assert (gone_on.exit_code, "nothing is left to do" in gone_on.output) == (0, True)
     workload = tmp_path / "small.jsonl"
     workload.write_text(workload.read_text().replace("the sea", "the lake"))
     done = shell(command)
@@ -373,12 +423,10 @@ def test_a_renamed_run_folder_goes_on_and_a_changed_workload_is_named(tmp_path: 
     assert "begun: correctness, workloads" in done.stderr
 
 
-def test_a_run_folder_of_another_document_is_not_gone_on_with(tmp_path: Path) -> None:
-    assert again(tmp_path, "--raw-only").returncode == 0
-    (run,) = (tmp_path / "runs").iterdir()
-    write_small(tmp_path, ONE.replace("speed: 20", "speed: 2"))
+def test_a_run_folder_of_another_document_is_not_gone_on_with(copied: Path, tmp_path: Path) -> None:
+    write_small(tmp_path, SMALL.replace("speed: 20", "speed: 2"))
     done = subprocess.run(
-        [sys.executable, "-m", "specbench", "run", run],
+        [sys.executable, "-m", "specbench", "run", copied],
         capture_output=True,
         text=True,
         check=False,
@@ -462,7 +510,7 @@ def test_raw_only_needs_no_database_no_charts_and_no_statistics(tmp_path: Path) 
         "for name in ('duckdb', 'altair', 'scipy', 'vl_convert'): sys.modules[name] = None\n"
         "from specbench.cli import main; main()"
     )
-    spec = write_small(tmp_path, ONE)
+    spec = write_small(tmp_path, PAIR)
     done = shell(
         [
             sys.executable,
@@ -476,4 +524,4 @@ def test_raw_only_needs_no_database_no_charts_and_no_statistics(tmp_path: Path) 
         ]
     )
     assert done.returncode == 0, done.stdout + done.stderr
-    assert len(list((tmp_path / "runs").glob("*/*/*/cell.json"))) == 6
+    assert len(list((tmp_path / "runs").glob("*/*/*/cell.json"))) == 4

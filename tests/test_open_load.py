@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from specbench.errors import ExperimentError
-from specbench.experiment.read import ReadExperiment
-from specbench.planned_cell import planned_cells
+from specbench.experiment.read import ReadExperiment, read_experiment
+from specbench.methods import Method
+from specbench.planned_cell import planned_cells, sent_order
 from specbench.store.store import opened, rows
-from tests.conftest import SMALL, FinishedRun, run_cli, run_small
-
-pytestmark = pytest.mark.xdist_group("open_load")
-# One run serves them all, if one worker takes them.
+from tests.conftest import SMALL, FinishedRun, run_cli, shared_run, write_small
 
 CLOSED = "load: {closed: {concurrency: [1, 4], requests: {1: 6, 4: 12}}}"
 GATES = "gates:\n  achieved_rate: 0.1\n  client_dispatch_p99_ms: 1000\n"
@@ -31,9 +30,7 @@ NGRAM = (
 
 @pytest.fixture(scope="module")
 def ran(tmp_path_factory: pytest.TempPathFactory) -> FinishedRun:
-    done = run_small(tmp_path_factory.mktemp("open"), OPEN.replace(NGRAM, ""))
-    assert done.result.exit_code == 0, done.result.output
-    return done
+    return shared_run(tmp_path_factory, "open_load", OPEN.replace(NGRAM, ""))
 
 
 def test_cells_are_named_by_their_rate_and_keep_what_was_scheduled(ran: FinishedRun) -> None:
@@ -86,6 +83,63 @@ def test_a_trace_names_its_own_rate(
         read_small(document)
 
 
+REPLAY = SMALL.replace(CLOSED, "load: {open: {arrivals: workload}}")
+
+
+def at(folder: Path, *instants_s: float | None) -> None:
+    """Give the small prompts their arrivals, in the order of the file."""
+    lines = (folder / "small.jsonl").read_text().splitlines()
+    timed = [
+        json.dumps({**json.loads(line), "arrival_s": instant_s})
+        for line, instant_s in zip(lines, instants_s, strict=True)
+    ]
+    (folder / "small.jsonl").write_text("\n".join(timed))
+
+
+def test_a_workload_is_replayed_in_the_order_and_at_the_instants_of_its_arrivals(
+    tmp_path: Path, methods: Mapping[str, Method[Any]]
+) -> None:
+    document = write_small(tmp_path, REPLAY)
+    at(tmp_path, 7.5, 5, 6, 5, 9, 7)
+    read = read_experiment(document, methods)
+    (cell,) = planned_cells(read)
+    # Six arrivals over the 4 s after the first one, which is at 5 s.
+    assert (cell.name, cell.requests) == ("mixed-greedy-r1.5", 6)
+    assert cell.arrivals_ns == tuple(round(1e9 * s) for s in (0, 0, 1, 2, 2.5, 4))
+    assert [p.id for p in sent_order(read, "mixed")] == ["p1", "p3", "p2", "p5", "p0", "p4"]
+    document.write_text(REPLAY.replace("workload}", "workload, duration_s: 2.2}"))
+    (cell,) = planned_cells(read_experiment(document, methods))
+    assert cell.requests == 4
+
+
+def test_every_prompt_of_a_replay_is_sent_at_its_own_instant(tmp_path: Path) -> None:
+    alone = REPLAY[: REPLAY.index("  - {name: ")] + "  - {name: baseline, method: baseline}\n"
+    alone += REPLAY[REPLAY.index("workloads:") : REPLAY.index("correctness:")] + "gates:\n"
+    alone = alone.replace("blocks: 2", "blocks: 1") + GATES.replace("gates:\n", "")
+    spec = write_small(tmp_path, alone)
+    at(tmp_path, 0.3, 0.1, 0.2, 0.15, 0.5, 0.4)
+    places = [f"--{name}" for name in ("runs", "results", "reports")]
+    run_cli("run", spec, *(part for place in places for part in (place, tmp_path / place[2:])))
+    with opened(tmp_path / "results") as connection:
+        found = rows(connection, 'select prompt_id, scheduled_ns from requests order by "index"')
+    assert [row["prompt_id"] for row in found] == ["p1", "p3", "p2", "p0", "p5", "p4"]
+    since_first = [(row["scheduled_ns"] - found[0]["scheduled_ns"]) / 1e9 for row in found]
+    assert since_first == pytest.approx([0, 0.05, 0.1, 0.2, 0.3, 0.4])
+
+
+def test_a_workload_without_arrivals_cannot_be_replayed(
+    tmp_path: Path, methods: Mapping[str, Method[Any]]
+) -> None:
+    document = write_small(tmp_path, REPLAY)
+    at(tmp_path, 0, 1, None, 2, None, 3)
+    said = r"small.yaml:\d+: load.open.arrivals: 2 of 6 prompts of stratum 'mixed' have no "
+    with pytest.raises(ExperimentError, match=f"{said}arrival_s, the first is 'p2'"):
+        read_experiment(document, methods)
+    at(tmp_path, 3, 3, 3, 3, 3, 3)
+    with pytest.raises(ExperimentError, match="arrive at one instant"):
+        read_experiment(document, methods)
+
+
 @pytest.mark.parametrize(
     ("load", "said"),
     [
@@ -98,6 +152,8 @@ def test_a_trace_names_its_own_rate(
         ("{open: {rate: [1], duration_s: 5}}", "at least 10 have to be expected"),
         ("{open: {arrivals: trace}}", "a trace is asked for, and none is named"),
         ("{open: {arrivals: trace, trace: nowhere.txt}}", "nowhere.txt cannot be read"),
+        ("{open: {arrivals: workload, rate: [1]}}", "a workload has its own rate"),
+        ("{open: {arrivals: workload, trace: x.txt}}", "write arrivals: trace"),
         ("{open: {rate: [9], requests: 20, trace: x.txt}}", "write arrivals: trace"),
     ],
 )
@@ -111,8 +167,6 @@ def test_a_load_that_makes_no_sense_is_refused_with_its_line(
 
 
 def test_a_plan_tells_the_rates(tmp_path: Path) -> None:
-    from tests.conftest import write_small
-
     result = run_cli("plan", write_small(tmp_path, OPEN.replace("[40]", "[2.5, 40]")))
     assert result.exit_code == 0, result.output
     assert "mixed-greedy-r2.5 (12)" in result.output

@@ -45,7 +45,28 @@ def test_an_unknown_cell_is_taken_for_the_longest_known_one() -> None:
     known = Pace(serving_s=10, cells_s={"a": 5, "b": 20})
     assert known.cell_s("a") == pytest.approx(6)
     assert known.cell_s("new") == pytest.approx(24)
-    assert known.deployment_s("a") == pytest.approx(12 + 6)
+    assert known.deployment_s(["a", "b"]) == pytest.approx(12 + 6 + 24)
+
+
+@pytest.mark.parametrize(
+    ("left_s", "first", "worth"),
+    [
+        (43, False, True),  # 1.2 x (10 + 5 + 20) = 42
+        (41, False, False),
+        (41, True, True),
+        (19, True, True),  # 1.2 x (10 + 5) = 18
+        (17, True, False),
+    ],
+)
+def test_a_deployment_that_does_not_fit_whole_is_started_only_as_the_first_of_a_walk(
+    left_s: float, first: bool, worth: bool
+) -> None:
+    known = Pace(serving_s=10, cells_s={"a": 5, "b": 20})
+    assert known.is_worth_a_launch(["a", "b"], left_s, first=first) is worth
+
+
+def test_a_deployment_of_which_no_like_was_seen_is_started() -> None:
+    assert Pace().is_worth_a_launch(["a"], 0.1, first=False)
 
 
 def test_a_phase_that_never_ended_counts_for_nothing() -> None:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 import re
 from collections import Counter
 from collections.abc import Callable, Mapping
@@ -373,3 +374,19 @@ def test_an_engine_that_tells_no_metrics_of_requests_is_refused(
     old = SMALL.replace("model: toy, flags", "model: toy, version: 0.23.0, flags")
     with pytest.raises(ExperimentError, match=r"simulated 0\.23\.0 tells no acceptance of single"):
         planned(old + "per_request_metrics: true\n")
+
+
+def test_a_dose_of_acceptance_is_asked_of_the_server_and_marked(
+    planned: Callable[..., Plan],
+) -> None:
+    dose = (
+        "{name: 'dose-{synthetic_acceptance_length}', method: eagle, model: /models/head, "
+        "num_speculative_tokens: 3, synthetic_acceptance_length: [1.5, 3.5]}"
+    )
+    arms = {arm.name: arm for arm in planned(with_arm(dose, VLLM)).arms}
+    speculation = json.loads(arms["dose-1.5"].command.argv[-1])
+    assert speculation["rejection_sample_method"] == "synthetic"
+    assert speculation["synthetic_acceptance_length"] == 1.5
+    assert arms["dose-3.5"].caveats[0].startswith("synthetic acceptance")
+    assert arms["eagle-k3"].caveats == ()
+    assert "rejection_sample_method" not in arms["eagle-k3"].command.argv[-1]

@@ -8,8 +8,11 @@ from typing import Any, Literal
 import attrs
 
 from specbench import Confound, Counting, Expected, Launch, Method, hookimpl
+from specbench.errors import Problem
 from specbench.experiment.model import Target
 from specbench.experiment.said import said
+
+SYNTHETIC = {"rejection_sample_method": "synthetic"}
 
 
 @attrs.frozen(kw_only=True)
@@ -21,6 +24,14 @@ class EagleOptions:
     head: Literal["eagle", "eagle3"] = attrs.field(
         default="eagle3", metadata=said("Generation of the head; EAGLE 3.1 is eagle3 to vLLM.")
     )
+    synthetic_acceptance_length: float | None = attrs.field(
+        default=None,
+        metadata=said(
+            "Accept at random with this mean length, to see what a better head would gain. The "
+            "output is wrong on purpose, so that nothing is ever claimed (vLLM 0.23 on).",
+            minimum=1,
+        ),
+    )
 
 
 class Eagle(Method[EagleOptions]):
@@ -29,17 +40,28 @@ class Eagle(Method[EagleOptions]):
     name = "eagle"
     options = EagleOptions
 
+    def check(self, options: EagleOptions, target: Target) -> tuple[Problem, ...]:  # noqa: ARG002
+        """Refuse an acceptance length that no draft of this depth can reach."""
+        length, most = options.synthetic_acceptance_length, options.num_speculative_tokens + 1
+        if length is None or length <= most:
+            return ()
+        told = f"synthetic_acceptance_length {length:g} is above num_speculative_tokens + 1"
+        return (Problem(told, f"write a number from 1 to {most}"),)
+
     def assets(self, options: EagleOptions) -> tuple[str, ...]:
         """Digest the head's checkpoint."""
         return (options.model,)
 
     def launch(self, options: EagleOptions, target: Target) -> Launch:  # noqa: ARG002
         """Ask for the head by its explicit method, so that no path can rename it."""
+        length = options.synthetic_acceptance_length
+        synthetic = {} if length is None else {**SYNTHETIC, "synthetic_acceptance_length": length}
         return Launch(
             speculation={
                 "method": options.head,
                 "model": options.model,
                 "num_speculative_tokens": options.num_speculative_tokens,
+                **synthetic,
             }
         )
 
@@ -64,6 +86,12 @@ class Eagle(Method[EagleOptions]):
     def counting(self, options: EagleOptions, target: Target) -> Counting | None:  # noqa: ARG002
         """Every decode step drafts; a draft may be cut at the budget or at the length limit."""
         return Counting(every_step_drafts=True, full_depth=False)
+
+    def caveats(self, options: EagleOptions) -> tuple[str, ...]:
+        """Tell synthetic acceptance."""
+        if options.synthetic_acceptance_length is None:
+            return ()
+        return ("synthetic acceptance: tokens are accepted at random, so the output is wrong",)
 
 
 @hookimpl

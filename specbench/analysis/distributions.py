@@ -10,8 +10,9 @@ the distributions are (Phipson and Smyth 2010 for the p-value, which is never 0)
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from itertools import chain
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import chain, combinations
 
 import attrs
 import numpy as np
@@ -20,8 +21,15 @@ from numpy.typing import NDArray
 Outputs = Mapping[str, Sequence[Sequence[int]]]
 """Token ids of every output, by prompt."""
 Numbers = NDArray[np.float64]
+Halves = NDArray[np.bool_]
+"""A row for each way to divide outputs: true for those on the arm's side."""
+Features = Callable[[Sequence[int]], list[tuple[int, ...]]]
+Distances = Callable[[Sequence[Sequence[int]], Sequence[Sequence[int]], Halves], Numbers]
+"""Outputs of arm and control, then the baseline's: the distance of both sides, a row a division."""
 PERMUTATIONS = 999
 NGRAM = 2
+_NUMBERS_AT_ONCE = 2_000_000
+"""Numbers of a matrix that is held at once: 16 MB."""
 _NONE = (-1,)
 """Stands for what an output is too short to have."""
 
@@ -55,41 +63,33 @@ def compare(
         ValueError: The sets have other prompts, or another number of outputs of one.
     """
     _require_same_shape(arm, control, baseline)
-    respects: dict[str, Callable[[str, NDArray[np.intp]], Numbers]] = {
-        "length": lambda name, sides: _length(arm[name], control[name], baseline[name], sides),
-        "first_token": lambda name, sides: _shares(
-            arm[name], control[name], baseline[name], sides, _first
-        ),
-        "ngram": lambda name, sides: _shares(
-            arm[name], control[name], baseline[name], sides, _ngrams
-        ),
-    }
     chance = np.random.default_rng(seed)
-    sides = {name: _sides(chance, len(arm[name]), permutations) for name in sorted(baseline)}
-    found = []
-    for respect, distances in respects.items():
-        # Column 0 holds arm's side, column 1 the control's; row 0 is how they really were.
-        means = np.mean([distances(name, sides[name]) for name in sorted(baseline)], axis=0)
-        excess = means[:, 0] - means[:, 1]
-        # A hair below counts as equal: the same numbers are summed in another order.
-        as_far = int(np.sum(excess[1:] >= excess[0] - 1e-12))
-        found.append(
-            Distance(
-                respect=respect,
-                arm=float(means[0, 0]),
-                control=float(means[0, 1]),
-                p_value=(1 + as_far) / (1 + permutations),
-            )
+    # By respect, permutation (first how they really were) and side: of the arm, of the control.
+    totals = np.zeros((len(RESPECTS), 1 + permutations, 2))
+    for name in sorted(baseline):
+        halves, drawn = _halves(chance, len(baseline[name]), permutations)
+        sides = [*arm[name], *control[name]]
+        for place, distances in enumerate(RESPECTS.values()):
+            totals[place] += distances(sides, baseline[name], halves)[drawn]
+    means = totals / len(baseline)
+    excess = means[:, :, 0] - means[:, :, 1]
+    # A hair below counts as equal: the same numbers are summed in another order.
+    as_far = (excess[:, 1:] >= excess[:, :1] - 1e-12).sum(axis=1)
+    return tuple(
+        Distance(
+            respect=respect,
+            arm=float(means[place, 0, 0]),
+            control=float(means[place, 0, 1]),
+            p_value=float((1 + as_far[place]) / (1 + permutations)),
         )
-    return tuple(found)
+        for place, respect in enumerate(RESPECTS)
+    )
 
 
-def differs(found: Sequence[Distance], alpha: float = 0.05) -> bool:
-    """Tell whether an arm samples differently, with an error rate of at most `alpha` in all.
-
-    Bonferroni over the respects, which depend on one another.
-    """
-    return min(item.p_value for item in found) * len(found) <= alpha
+def least_p_value(counts: Iterable[int], permutations: int = PERMUTATIONS) -> float:
+    """Give the smallest p-value that sets with so many outputs of each prompt a side can reach."""
+    arrangements = math.prod(math.comb(2 * count, count) for count in counts)
+    return max(1 / (1 + permutations), 1 / arrangements)
 
 
 def _require_same_shape(arm: Outputs, control: Outputs, baseline: Outputs) -> None:
@@ -100,53 +100,75 @@ def _require_same_shape(arm: Outputs, control: Outputs, baseline: Outputs) -> No
             raise ValueError(f"prompt {name!r} has another number of outputs in one of them")
 
 
-def _sides(chance: np.random.Generator, count: int, permutations: int) -> NDArray[np.intp]:
-    """Give which of the 2 x count outputs stand on the arm's side, then on the control's."""
-    whole = np.tile(np.arange(2 * count), (permutations + 1, 1))
-    whole[1:] = chance.permuted(whole[1:], axis=1)
-    return whole
+def _halves(
+    chance: np.random.Generator, count: int, permutations: int
+) -> tuple[Halves, NDArray[np.intp]]:
+    """Give ways to put `count` of 2 x count outputs on the arm's side, and which one each draw is.
+
+    The first draw is how they really were. Few outputs have few ways: each is worked out once.
+    """
+    ways = math.comb(2 * count, count)
+    if ways <= permutations:
+        chosen = np.array(list(combinations(range(2 * count), count)))
+        halves = (chosen[:, :, np.newaxis] == np.arange(2 * count)).any(axis=1)
+        # The first combination is that of the first outputs, which are the arm's.
+        return halves, np.concatenate([[0], chance.integers(ways, size=permutations)])
+    halves = np.tile(np.arange(2 * count) < count, (1 + permutations, 1))
+    halves[1:] = chance.permuted(halves[1:], axis=1)
+    return halves, np.arange(1 + permutations)
 
 
 def _length(
-    arm: Sequence[Sequence[int]],
-    control: Sequence[Sequence[int]],
-    baseline: Sequence[Sequence[int]],
-    sides: NDArray[np.intp],
+    sides: Sequence[Sequence[int]], baseline: Sequence[Sequence[int]], halves: Halves
 ) -> Numbers:
-    count = len(baseline)
-    lengths = np.array([len(output) for output in (*arm, *control)], dtype=float)[sides]
+    lengths = np.array([len(output) for output in sides], dtype=float)
+    order = np.argsort(lengths, kind="stable")
+    rising, chosen = np.broadcast_to(lengths[order], halves.shape), halves[:, order]
     wanted = np.sort([len(output) for output in baseline])
     return np.stack(
         [
-            np.abs(np.sort(half, axis=1) - wanted).mean(axis=1)
-            for half in (lengths[:, :count], lengths[:, count:])
+            np.abs(rising[half].reshape(-1, len(baseline)) - wanted).mean(axis=1)
+            for half in (chosen, ~chosen)
         ],
         axis=1,
     )
 
 
-def _shares(
-    arm: Sequence[Sequence[int]],
-    control: Sequence[Sequence[int]],
-    baseline: Sequence[Sequence[int]],
-    sides: NDArray[np.intp],
-    features: Callable[[Sequence[int]], list[tuple[int, ...]]],
-) -> Numbers:
-    count = len(baseline)
-    named = [features(output) for output in (*arm, *control, *baseline)]
-    places = {name: place for place, name in enumerate(dict.fromkeys(chain(*named)))}
-    shares = np.zeros((3 * count, len(places)))
-    for row, names in enumerate(named):
-        for name in names:
-            shares[row, places[name]] += 1 / len(names)
-    wanted = shares[2 * count :].mean(axis=0)
-    return np.stack(
-        [
-            np.abs(shares[half].mean(axis=1) - wanted).sum(axis=1) / 2
-            for half in (sides[:, :count], sides[:, count:])
-        ],
-        axis=1,
-    )
+def _variation(features: Features) -> Distances:
+    """Give the total variation of the shares of features, in which every output weighs the same."""
+
+    def distances(
+        sides: Sequence[Sequence[int]], baseline: Sequence[Sequence[int]], halves: Halves
+    ) -> Numbers:
+        count = len(baseline)
+        named = [features(output) for output in (*sides, *baseline)]
+        places = {name: place for place, name in enumerate(dict.fromkeys(chain(*named)))}
+        shares = np.zeros((3 * count, len(places)))
+        for row, names in enumerate(named):
+            for name in names:
+                shares[row, places[name]] += 1 / len(names) / count
+        wanted, shares = shares[2 * count :].sum(axis=0), shares[: 2 * count]
+        told = wanted > 0
+        # Only features that both have need a look: what others add is a plain sum.
+        both = told & shares.any(axis=0)
+        others = shares[:, ~told].sum(axis=1)
+        apart = wanted[told & ~both].sum()
+        shares, wanted = shares[:, both], wanted[both]
+        parts = np.array_split(halves, 1 + halves.shape[0] * len(wanted) // _NUMBERS_AT_ONCE)
+        return np.concatenate(
+            [
+                np.stack(
+                    [
+                        (np.abs(half @ shares - wanted).sum(axis=1) + half @ others + apart) / 2
+                        for half in (part, ~part)
+                    ],
+                    axis=1,
+                )
+                for part in parts
+            ]
+        )
+
+    return distances
 
 
 def _first(output: Sequence[int]) -> list[tuple[int, ...]]:
@@ -156,3 +178,10 @@ def _first(output: Sequence[int]) -> list[tuple[int, ...]]:
 def _ngrams(output: Sequence[int]) -> list[tuple[int, ...]]:
     grams = [tuple(output[at : at + NGRAM]) for at in range(len(output) - NGRAM + 1)]
     return grams or [_NONE]
+
+
+RESPECTS: Mapping[str, Distances] = {
+    "length": _length,
+    "first_token": _variation(_first),
+    "ngram": _variation(_ngrams),
+}

@@ -9,15 +9,19 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Literal
+from typing import Literal, get_args
 
 import attrs
 import numpy as np
 
-from specbench.analysis.intervals import Interval, t_interval
+from specbench.analysis.bootstrap import Bootstrap, bootstrap
+from specbench.analysis.intervals import Interval, spread, t_interval
+from specbench.experiment.decision import DecisionMetric
 
-Metric = Literal["output_throughput", "ttft_p50_s", "tpot_p50_s", "e2e_p50_s"]
-METRICS: tuple[Metric, ...] = ("output_throughput", "tpot_p50_s", "ttft_p50_s", "e2e_p50_s")
+Metric = DecisionMetric | Literal["window_s_per_request"]
+"""The last is window seconds per successful request, which traffic mixes are made of."""
+DECISION_METRICS: tuple[DecisionMetric, ...] = get_args(DecisionMetric)
+METRICS: tuple[Metric, ...] = (*DECISION_METRICS, "window_s_per_request")
 Role = Literal["baseline", "noise_floor", "equalised", "arm"]
 
 
@@ -36,6 +40,8 @@ class Point:
     """None when the cell was rejected or the number withheld."""
     excluded: str = ""
     """Why the value may not be used."""
+    weak: bool = False
+    """Too few successes stand behind a percentile for it to be firm."""
     arrival_rate: float | None = None
     """The load point of an open load, which has no concurrency."""
 
@@ -49,11 +55,14 @@ class Repeat:
     """Geometric mean of the block's plain baselines."""
     arm: float
     ratio: float
+    deployments: int = 2
+    """The arm's and the plain baselines behind it."""
+    weak: bool = False
 
 
 @attrs.frozen(kw_only=True)
-class Effect:
-    """An arm against the baseline in one cell, over blocks."""
+class Paired:
+    """An arm against the baseline in one cell: the ratio of every block."""
 
     arm: str
     role: Role
@@ -63,30 +72,70 @@ class Effect:
     arrival_rate: float | None
     metric: Metric
     repeats: tuple[Repeat, ...]
-    estimate: float | None
-    """Geometric mean of the ratios."""
-    median: float | None
-    interval: Interval | None
-    interval_note: str
-    """Why there is no interval, or that it is wide."""
     missing: tuple[str, ...]
     """Blocks that give no ratio, and why."""
 
+    @property
+    def load(self) -> float | None:
+        """The load point: a concurrency, or the rate of an open load."""
+        return self.concurrency if self.concurrency is not None else self.arrival_rate
+
+
+@attrs.frozen(kw_only=True)
+class Effect(Paired):
+    """What the ratios of all blocks come to."""
+
+    estimate: float | None
+    """Geometric mean of the ratios."""
+    median: float | None
+    spread: float | None
+    """(Largest - smallest) / mean of the ratios."""
+    interval: Interval | None
+    interval_note: str
+    """Why there is no interval, or that it is wide."""
+    bootstrap: Bootstrap | None
+    deployments: int
+    weak: bool
+    """A percentile behind it is weak in some block."""
+
 
 def effects(points: Iterable[Point]) -> tuple[Effect, ...]:
-    """Give the effect of every arm in every cell and metric, in the order of the points.
+    """Give the effect of every arm in every cell and metric, in the order of the points."""
+    return tuple(map(summarised, paired(points)))
 
-    The A/A effect of the noise floor pairs the baseline's repeat with the baseline itself.
+
+def paired(points: Iterable[Point]) -> tuple[Paired, ...]:
+    """Give the ratios of every arm in every cell and metric, in the order of the points.
+
+    The A/A ratio of the noise floor pairs the baseline's repeat with the baseline itself.
     """
     cells: dict[tuple[object, ...], list[Point]] = defaultdict(list)
     for point in points:
         load = (point.concurrency, point.arrival_rate)
         cells[point.stratum, point.sampling, load, point.metric].append(point)
     return tuple(
-        _effect(arm, role, found)
+        _paired(arm, role, found)
         for found in cells.values()
         for arm, role in dict.fromkeys((p.arm, p.role) for p in found)
         if role != "baseline"
+    )
+
+
+def summarised(pair: Paired) -> Effect:
+    """Give the effect that the ratios of blocks come to."""
+    ratios = [repeat.ratio for repeat in pair.repeats]
+    logs = [math.log(ratio) for ratio in ratios]
+    interval, note = t_interval(logs)
+    return Effect(
+        **{field.name: getattr(pair, field.name) for field in attrs.fields(Paired)},
+        estimate=geometric_mean(ratios) if ratios else None,
+        median=float(np.median(ratios)) if ratios else None,
+        spread=spread(ratios),
+        interval=interval,
+        interval_note=note,
+        bootstrap=bootstrap(logs),
+        deployments=sum(repeat.deployments for repeat in pair.repeats),
+        weak=any(repeat.weak for repeat in pair.repeats),
     )
 
 
@@ -95,7 +144,7 @@ def geometric_mean(values: Sequence[float]) -> float:
     return math.exp(math.fsum(map(math.log, values)) / len(values))
 
 
-def _effect(arm: str, role: Role, found: Sequence[Point]) -> Effect:
+def _paired(arm: str, role: Role, found: Sequence[Point]) -> Paired:
     plain_roles = ("baseline",) if role == "noise_floor" else ("baseline", "noise_floor")
     ours = {point.block: point for point in found if point.arm == arm}
     plain: Mapping[int, list[Point]] = defaultdict(list)
@@ -105,20 +154,25 @@ def _effect(arm: str, role: Role, found: Sequence[Point]) -> Effect:
     repeats: list[Repeat] = []
     missing: list[str] = []
     for block, point in sorted(ours.items()):
-        usable = [p.value for p in plain[block] if p.value is not None and p.value > 0]
+        usable = [p for p in plain[block] if p.value is not None and p.value > 0]
         if point.value is None or point.value <= 0:
             missing.append(f"block {block}: {point.excluded or 'no value'}")
         elif not usable:
             missing.append(f"block {block}: no usable baseline")
         else:
-            base = geometric_mean(usable)
+            base = geometric_mean([p.value for p in usable if p.value is not None])
             repeats.append(
-                Repeat(block=block, baseline=base, arm=point.value, ratio=point.value / base)
+                Repeat(
+                    block=block,
+                    baseline=base,
+                    arm=point.value,
+                    ratio=point.value / base,
+                    deployments=1 + len(usable),
+                    weak=any(p.weak for p in (point, *usable)),
+                )
             )
-    ratios = [repeat.ratio for repeat in repeats]
-    interval, note = t_interval([math.log(ratio) for ratio in ratios])
     head = found[0]
-    return Effect(
+    return Paired(
         arm=arm,
         role=role,
         stratum=head.stratum,
@@ -127,9 +181,5 @@ def _effect(arm: str, role: Role, found: Sequence[Point]) -> Effect:
         arrival_rate=head.arrival_rate,
         metric=head.metric,
         repeats=tuple(repeats),
-        estimate=geometric_mean(ratios) if ratios else None,
-        median=float(np.median(ratios)) if ratios else None,
-        interval=interval,
-        interval_note=note,
         missing=tuple(missing),
     )

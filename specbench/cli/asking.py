@@ -6,7 +6,13 @@ from pathlib import Path
 
 import click
 
-from specbench.cli.options import build_index, results_option, runs_option, write_reports
+from specbench.cli.options import (
+    build_index,
+    note_looks,
+    results_option,
+    runs_option,
+    write_reports,
+)
 
 
 @click.command()
@@ -20,6 +26,7 @@ def ingest(runs: Path, results: Path) -> None:
 
 @click.command()
 @click.argument("sql")
+@runs_option
 @results_option
 @click.option(
     "--format",
@@ -29,17 +36,20 @@ def ingest(runs: Path, results: Path) -> None:
     show_default=True,
     help="How rows are shown.",
 )
-def query(sql: str, results: Path, style: str) -> None:
+def query(sql: str, runs: Path, results: Path, style: str) -> None:
     """Ask the index a question in SQL. Read-only; docs/sql.md has ready ones."""
     from specbench.store.present import present
     from specbench.store.store import opened, rows
 
     with opened(results) as connection:
         click.echo(present(rows(connection, sql), style), nl=False)
+        known = rows(connection, "select run_id from experiments")
+    note_looks(runs, [row["run_id"] for row in known], "query")
 
 
 @click.command()
 @click.argument("run_id", required=False)
+@runs_option
 @results_option
 @click.option(
     "--out",
@@ -50,20 +60,28 @@ def query(sql: str, results: Path, style: str) -> None:
 )
 @click.option("--format", "formats", default="html", show_default=True, help="html,png,svg")
 @click.option("--json", "as_json", is_flag=True, help="Print its numbers for machines instead.")
-def report(run_id: str | None, results: Path, out: Path, formats: str, as_json: bool) -> None:
+def report(
+    run_id: str | None,
+    runs: Path,
+    results: Path,
+    out: Path,
+    formats: str,
+    as_json: bool,
+) -> None:
     """Write the report of RUN_ID (the newest run when left out)."""
-    if as_json:
+    from specbench.report.content import newest, read_content
+    from specbench.store.store import opened
+
+    with opened(results) as connection:
+        chosen = Path(run_id).name if run_id else newest(connection)
+        content = read_content(connection, chosen) if as_json else None
+    if content is not None:
         import json
 
-        from specbench.report.content import read_content
         from specbench.report.plain import plain
-        from specbench.store.store import opened
 
-        with opened(results) as connection:
-            content = read_content(connection, run_id and Path(run_id).name)
         click.echo(json.dumps(plain(content), indent=1, default=str))
-        return
-    for path in write_reports(
-        results, run_id and Path(run_id).name, out, tuple(formats.split(","))
-    ):
-        click.echo(path)
+    else:
+        for path in write_reports(results, chosen, out, tuple(formats.split(","))):
+            click.echo(path)
+    note_looks(runs, [chosen], "report")

@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from specbench.cli.options import results_option, runs_option
+from specbench.cli.options import note_looks, results_option, runs_option
 
 FORMATS = ("csv", "parquet")
 json_option = click.option("--json", "as_json", is_flag=True, help="For machines.")
@@ -94,6 +94,7 @@ def _formats(_: click.Context, __: click.Parameter, text: str) -> tuple[str, ...
 
 @click.command()
 @click.argument("run_id")
+@runs_option
 @results_option
 @click.option(
     "--out",
@@ -109,12 +110,13 @@ def _formats(_: click.Context, __: click.Parameter, text: str) -> tuple[str, ...
     callback=_formats,
     help="csv, parquet or both.",
 )
-def export(run_id: str, results: Path, out: Path, formats: tuple[str, ...]) -> None:
+def export(run_id: str, runs: Path, results: Path, out: Path, formats: tuple[str, ...]) -> None:
     """Write the tables of RUN_ID as files, one a table and format."""
     from specbench.store.export import export as write
 
     for path in write(results, Path(run_id).name, out, formats):
         click.echo(path)
+    note_looks(runs, [Path(run_id).name], "export")
 
 
 def _say(what: Any, as_json: bool = False) -> None:

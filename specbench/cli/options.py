@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -90,11 +90,12 @@ def make_plan(
 
     experiment = read.experiment
     names = ENGINES[experiment.target.engine].distributions
+    python, first = experiment.launcher.python, experiment.target.env.get("PYTHONPATH", "")
     return make(
         read,
         {name: loaded.method for name, loaded in methods.items()},
         blocks=blocks,
-        engine_version=engine_version(experiment.launcher.python, names) if here else None,
+        engine_version=engine_version(python, names, first) if here else None,
         launch_unservable=launch_unservable,
     )
 
@@ -116,3 +117,12 @@ def build_index(runs: Path, results: Path) -> int:
     for line in found.skipped:
         click.echo(f"warning: {line}", err=True)
     return found.runs
+
+
+def note_looks(runs: Path, run_ids: Iterable[str], made_by: str) -> None:
+    """Note in the folders of runs, as far as they are there, that results are shown."""
+    from specbench.artifacts import RunFolder
+    from specbench.looks import note_look
+
+    for run_id in run_ids:
+        note_look(RunFolder(runs / run_id), made_by)

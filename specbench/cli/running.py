@@ -15,6 +15,7 @@ from specbench.cli.options import (
     installed_methods,
     launch_unservable_option,
     make_plan,
+    note_looks,
     read_spec,
     results_option,
     runs_option,
@@ -92,6 +93,7 @@ def run(spec: Path, runs: Path, results: Path, **options: Any) -> None:
     if options["raw_only"]:
         console.print(f"evidence: {folder}")
         return
+    note_looks(folder.parent, [folder.name], "run")
     with console.status("indexing"):
         build_index(folder.parent, results)
     page = write_reports(results, folder.name, options["reports"], ("html",))[0]

@@ -47,7 +47,7 @@ def validate(file: Path) -> None:
     "columns",
     multiple=True,
     metavar="ROLE=NAME",
-    help="Column of a table that is prompt, id, stratum, reference or max_tokens.",
+    help="Column that is prompt, id, stratum, reference, max_tokens or arrival_s.",
 )
 @click.option("--template", help="What a request says around {prompt}.")
 @click.option(
@@ -135,7 +135,7 @@ def prepare_command(
     click.echo(f"sha256 {sha256}")
 
 
-COLUMN_ROLES = ("prompt", "id", "stratum", "reference", "max_tokens")
+COLUMN_ROLES = ("prompt", "id", "stratum", "reference", "max_tokens", "arrival_s")
 
 
 def _columns(written: tuple[str, ...]) -> dict[str, str]:

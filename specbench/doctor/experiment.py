@@ -65,13 +65,14 @@ def engine_findings(target: Target, engine: Engine, python: str | None) -> Itera
         yield Finding("interpreter", "fail", said, "mend launcher.python")
         return
     path = python or sys.executable
-    asked = interpreter(path, engine.distributions)
+    first = target.env.get("PYTHONPATH", "")
+    asked = interpreter(path, engine.distributions, first)
     if asked is None:
         yield Finding("interpreter", "fail", f"{path} cannot be run", "mend launcher.python")
         return
     yield Finding("interpreter", "ok", f"Python {asked.version} at {path}")
     found = next((asked.packages[n] for n in engine.distributions if n in asked.packages), None)
-    planned = engine_version(python, engine.distributions)
+    planned = engine_version(python, engine.distributions, first)
     yield engine_finding(target, engine, found=found, planned=planned)
 
 

@@ -46,6 +46,10 @@ class Engine(ABC):
         """Give how a speculative server tells the acceptance of each request; None if not."""
         return None
 
+    def drafts_with_logprobs(self, target: Target) -> bool:  # noqa: ARG002
+        """Tell whether a request that asks for log-probabilities is drafted like any other."""
+        return True
+
     @abstractmethod
     def check(self, target: Target, launch: Launch) -> tuple[Problem, ...]:
         """Give what is wrong; with its `source` what this version of the engine would refuse."""

@@ -41,9 +41,12 @@ class OpenLoad:
         default=(),
         metadata=said("Load points: mean requests a second.", uniqueItems=True),
     )
-    arrivals: Literal["poisson", "gamma", "constant", "trace"] = attrs.field(
+    arrivals: Literal["poisson", "gamma", "constant", "trace", "workload"] = attrs.field(
         default="poisson",
-        metadata=said("Distribution of the gaps between arrivals, or instants from a trace."),
+        metadata=said(
+            "Distribution of the gaps between arrivals. trace: instants from a file. workload: "
+            "each prompt when it arrived in its source (arrival_s), in that order."
+        ),
     )
     variation: float = attrs.field(
         default=2.0,

@@ -11,6 +11,7 @@ from typing import Any, Literal
 
 import attrs
 
+from specbench.experiment.decision import Decision
 from specbench.experiment.load import Load
 from specbench.experiment.said import said
 
@@ -217,8 +218,27 @@ class Design:
 
 
 @attrs.frozen(kw_only=True)
+class Margins:
+    """By how much an arm's worst output may lie beyond the control's worst."""
+
+    prefix_fraction: float = attrs.field(
+        default=0.05,
+        metadata=said(
+            "Of the common prefix as a share of the shorter output.", minimum=0, maximum=1
+        ),
+    )
+    edit_distance: float = attrs.field(
+        default=0.05,
+        metadata=said("Of the edit distance / the longer output.", minimum=0, maximum=1),
+    )
+    tokens: int = attrs.field(
+        default=2, metadata=said("Of the difference in completion tokens.", minimum=0)
+    )
+
+
+@attrs.frozen(kw_only=True)
 class Correctness:
-    """Greedy captures of every deployment."""
+    """Greedy captures of every deployment, and the rules by which they are judged."""
 
     workload: str = attrs.field(metadata=said("Prompt file, relative to this document."))
     captures: int = attrs.field(
@@ -226,6 +246,18 @@ class Correctness:
     )
     concurrency: tuple[int, ...] = attrs.field(
         default=(1,), metadata=said("Requests in flight while capturing.", minItems=1)
+    )
+    margins: Margins = attrs.field(
+        factory=Margins,
+        metadata=said("By how much an arm's worst may lie beyond the control's worst."),
+    )
+    near_tie_nats: float = attrs.field(
+        default=0.5,
+        metadata=said(
+            "A token is a near tie when it lies this close behind the baseline's best.",
+            exclusiveMinimum=0,
+            maximum=5,
+        ),
     )
 
 
@@ -310,6 +342,9 @@ class Experiment:
         default=None, metadata=said("Greedy captures of every deployment.")
     )
     gates: Gates = attrs.field(factory=Gates, metadata=said("Validity rules."))
+    decision: Decision = attrs.field(
+        factory=Decision, metadata=said("What carries the decision, declared beforehand.")
+    )
     per_request_metrics: bool = attrs.field(
         default=False,
         metadata=said(

@@ -15,6 +15,8 @@ import attrs
 import cattrs
 
 from specbench.errors import ExperimentError, Problem
+from specbench.experiment.chat_template import thinking_problems
+from specbench.experiment.decision_rules import decision_problems
 from specbench.experiment.model import (
     Arm,
     AttachLauncher,
@@ -56,7 +58,7 @@ class ReadExperiment:
     workloads: tuple[WorkloadContent, ...]
     correctness: WorkloadContent | None
     trace_s: tuple[float, ...]
-    """Arrival instants of a replayed trace, in seconds from the start; empty without one."""
+    """Arrival instants of a replayed file, in seconds from the start; empty without one."""
     unset: tuple[str, ...]
     """Environment variables that it names and that are not set."""
 
@@ -68,6 +70,17 @@ class ReadExperiment:
             for prompt in workload.prompts
             if prompt.stratum == stratum
         )
+
+    def arrivals_s(self, stratum: str) -> tuple[float, ...]:
+        """Give the instants that an open load replays, in seconds; none where it draws them.
+
+        Those of a workload are counted from the first arrival of the stratum.
+        """
+        load = self.experiment.load.open
+        if load is None or load.arrivals != "workload":
+            return self.trace_s
+        found = sorted(p.arrival_s for p in self.prompts(stratum) if p.arrival_s is not None)
+        return tuple(instant_s - found[0] for instant_s in found)
 
     def strata(self) -> tuple[str, ...]:
         """Give the strata in the order in which they first appear."""
@@ -106,11 +119,12 @@ def read_experiment(path: Path, methods: Mapping[str, Method[Any]]) -> ReadExper
         trace_s=trace_s,
         unset=tuple(sorted(unset)),
     )
-    sizes = {stratum: len(read.prompts(stratum)) for stratum in read.strata()}
+    prompts = {stratum: read.prompts(stratum) for stratum in read.strata()}
     refuse(
         [
-            *stratum_problems(experiment.load, sizes),
+            *stratum_problems(experiment.load, prompts),
             *cell_name_problems(experiment, read.strata()),
+            *decision_problems(experiment, read.strata()),
         ]
     )
     return read
@@ -120,13 +134,15 @@ def require_here(read: ReadExperiment) -> None:
     """Check that this machine has what the experiment names.
 
     Raises:
-        ExperimentError: An environment variable is unset, or the interpreter is missing.
+        ExperimentError: An environment variable is unset, the interpreter is missing, or the chat
+            template lacks what a sampling sets.
     """
     where = str(read.path)
     problems = [
         Problem(f"environment variable {name} is not set", f"export {name}=...", where)
         for name in read.unset
     ]
+    problems += [attrs.evolve(p, where=where) for p in thinking_problems(read.experiment)]
     launcher = read.experiment.launcher
     if isinstance(launcher, AttachLauncher):
         problems += [

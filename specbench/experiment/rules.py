@@ -20,6 +20,7 @@ from specbench.experiment.model import (
     Experiment,
     Target,
 )
+from specbench.experiment.prompt import Prompt
 from specbench.experiment.yaml_text import ValuePath
 from specbench.methods import Launch, Method
 
@@ -102,11 +103,33 @@ def cell_name_problems(experiment: Experiment, strata: Iterable[str]) -> Iterato
             yield ("sampling",), Problem(said, "rename a sampling")
 
 
-def stratum_problems(load: Load, sizes: Mapping[str, int]) -> Iterator[Placed]:
-    """Give requests that do not fit the strata, whose numbers of prompts are `sizes`."""
-    closed = load.closed
-    if closed is None:
-        return
+def stratum_problems(load: Load, prompts: Mapping[str, Sequence[Prompt]]) -> Iterator[Placed]:
+    """Give what a load asks of the strata and their prompts do not have."""
+    if load.open is not None and load.open.arrivals == "workload":
+        yield from (
+            (("load", "open", "arrivals"), problem)
+            for stratum, found in prompts.items()
+            for problem in _replay_problems(stratum, found)
+        )
+    if load.closed is not None:
+        yield from _pass_problems(load.closed, {name: len(has) for name, has in prompts.items()})
+
+
+def _replay_problems(stratum: str, prompts: Sequence[Prompt]) -> Iterator[Problem]:
+    without = [prompt.id for prompt in prompts if prompt.arrival_s is None]
+    if without:
+        said = (
+            f"{len(without)} of {len(prompts)} prompts of stratum {stratum!r} have no arrival_s, "
+            f"the first is {without[0]!r}"
+        )
+        yield Problem(said, "give each one, or draw arrivals at a rate: arrivals: poisson")
+    elif len({prompt.arrival_s for prompt in prompts}) == 1:
+        yield Problem(
+            f"the prompts of stratum {stratum!r} arrive at one instant", "a rate needs two"
+        )
+
+
+def _pass_problems(closed: ClosedLoad, sizes: Mapping[str, int]) -> Iterator[Placed]:
     at = ("load", "closed", "requests")
     for concurrency, asked in closed.requests.items():
         if asked < concurrency:
@@ -201,6 +224,10 @@ def _open_problems(load: OpenLoad) -> Iterator[Placed]:
     if load.trace is not None:
         hint = "write arrivals: trace"
         yield (*at, "trace"), Problem(f"arrivals are {load.arrivals}, and a trace is named", hint)
+    if load.arrivals == "workload":
+        if load.rate:
+            yield (*at, "rate"), Problem("a workload has its own rate", "leave rate out")
+        return
     if not load.rate or min(load.rate) <= 0:
         yield (
             (*at, "rate"),

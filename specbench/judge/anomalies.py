@@ -63,7 +63,7 @@ def _synthetic(cells: Sequence[Measured]) -> Iterator[Anomaly]:
             yield _about(
                 cell,
                 "synthetic_acceptance",
-                "acceptance is synthetic, given to the server and not measured: not a measurement",
+                "acceptance is synthetic, given to the server: not a measurement of the drafter",
             )
 
 

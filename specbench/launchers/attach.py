@@ -16,6 +16,7 @@ from urllib.request import getproxies, proxy_bypass
 
 import httpx
 
+from specbench.control_client import control_client
 from specbench.errors import DeploymentError
 from specbench.experiment.model import AttachedServer
 from specbench.launchers.server import Server
@@ -34,9 +35,7 @@ async def attached(asked: AttachedServer, log: Path, metrics_path: str) -> Async
     headers = _headers(asked)
     if asked.log is not None:
         _copy_log(Path(asked.log), log)
-    async with httpx.AsyncClient(
-        trust_env=False, timeout=LOOK_TIMEOUT_S, headers=headers
-    ) as client:
+    async with control_client(LOOK_TIMEOUT_S, headers=headers) as client:
         model = asked.model or await _first_model(client, base_url)
         metrics_url = asked.metrics_url or f"{base_url}{metrics_path}"
         tells = await _answers(client, metrics_url)

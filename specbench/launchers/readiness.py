@@ -7,6 +7,7 @@ import time
 import anyio
 import httpx
 
+from specbench.control_client import control_client
 from specbench.errors import DeploymentError
 from specbench.launchers.server import Server
 
@@ -27,9 +28,7 @@ async def until_ready(server: Server, *, path: str, timeout_s: float) -> float:
     """
     started = time.monotonic()
     last = "no answer"
-    async with httpx.AsyncClient(
-        base_url=server.base_url, headers=server.headers, trust_env=False, timeout=60
-    ) as client:
+    async with control_client(60, base_url=server.base_url, headers=server.headers) as client:
         while time.monotonic() - started < timeout_s:
             if server.ended.is_set():
                 raise DeploymentError(

@@ -99,7 +99,7 @@ class Accelerators:
 
 
 def opened_accelerators(visible: str | None = None) -> Accelerators | None:
-    """Open the GPUs that `visible`, else CUDA_VISIBLE_DEVICES, names; None where there is none."""
+    """Open the GPUs that `visible`, else our CUDA_VISIBLE_DEVICES, names; None where none is."""
     try:
         import pynvml
     except ImportError:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import platform
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from importlib.metadata import PackageNotFoundError, distributions, version
 from importlib.resources import files
 from pathlib import Path
@@ -17,13 +16,6 @@ from typing import Any
 
 import attrs
 
-TOKENIZER_FILES = (
-    "tokenizer.json",
-    "tokenizer_config.json",
-    "tokenizer.model",
-    "chat_template.jinja",
-)
-CONFIG_FILES = ("config.json", "generation_config.json")
 ENGINE_LIBRARIES = ("torch", "transformers", "tokenizers", "triton", "flashinfer-python")
 LIBRARIES = ("anyio", "attrs", "duckdb", "httptools", "msgspec", "numpy", "pyarrow", "scipy")
 
@@ -87,34 +79,45 @@ def software() -> dict[str, Any]:
     }
 
 
-def engine_version(python: str | None, names: Iterable[str]) -> str | None:
+def engine_version(python: str | None, names: Iterable[str], first: str = "") -> str | None:
     """Give the engine's version from an interpreter's package metadata, starting no process.
 
-    The site-packages beside `bin/python` are read; None when nothing is found there.
+    The site-packages beside `bin/python` are read, and before them the folders of `first`, a
+    server's PYTHONPATH; None when nothing is found there.
     """
-    found = packages(python, names)
+    found = packages(python, names, first)
     return next((found[name] for name in names if name in found), None)
 
 
-def packages(python: str | None, names: Iterable[str]) -> dict[str, str]:
-    """Give the versions of those packages that an interpreter has (ours, when None)."""
-    if python is None:
-        return {name: version for name in names if (version := _version_of(name))}
-    root = Path(python).absolute().parent.parent
-    folders = [str(path) for path in root.glob("lib/python3*/site-packages")]
+def packages(python: str | None, names: Iterable[str], first: str = "") -> dict[str, str]:
+    """Give the versions of those packages that an interpreter (ours, when None) has.
+
+    `first` is a server's PYTHONPATH: what lies there hides what the interpreter has.
+    """
+    names = tuple(names)
+    searched = first.split(os.pathsep) if first else []
+    if python is not None:
+        root = Path(python).absolute().parent.parent
+        searched += [str(path) for path in root.glob("lib/python3*/site-packages")]
     installed = {
-        (item.metadata["Name"] or "").lower(): item.version for item in distributions(path=folders)
+        (item.metadata["Name"] or "").lower(): item.version
+        for item in distributions(path=searched[::-1])
     }
+    if python is None:
+        installed = {name: found for name in names if (found := _version_of(name))} | installed
     return {name: installed[name] for name in names if name in installed}
 
 
-def interpreter(python: str, names: Iterable[str]) -> Interpreter | None:
+def interpreter(python: str, names: Iterable[str], first: str = "") -> Interpreter | None:
     """Start an interpreter and ask for its version and those packages. None: it cannot be run.
 
-    Unlike `packages`, this sees every folder that the interpreter searches.
+    Unlike `packages`, this sees every folder that the interpreter searches. `first` is a server's
+    PYTHONPATH: of our own PYTHON* variables servers inherit none.
     """
-    # -E, because servers inherit no PYTHON* variables.
-    said = _run([python, "-E", "-c", _ASK_INTERPRETER, *names])
+    environment = {name: value for name, value in os.environ.items() if name[:6] != "PYTHON"}
+    if first:
+        environment["PYTHONPATH"] = first
+    said = _run([python, "-c", _ASK_INTERPRETER, *names], environment)
     try:
         answer = json.loads(said or "")
         return Interpreter(version=answer["python"], packages=answer["packages"])
@@ -153,32 +156,6 @@ def parsed_gpus(listed: str, apps: str) -> tuple[Gpu, ...]:
     return tuple(found)
 
 
-def checkpoint(path: str) -> dict[str, Any]:
-    """Give digests of a local checkpoint's configuration and tokenizer, and sizes of its weights.
-
-    A hub id gives only its name: what it resolves to is the engine's business.
-    """
-    folder = Path(path)
-    if not folder.is_dir():
-        return {"path": path, "local": False}
-    return {
-        "path": path,
-        "local": True,
-        "config": {name: _sha256(folder / name) for name in CONFIG_FILES},
-        "tokenizer": {name: _sha256(folder / name) for name in TOKENIZER_FILES},
-        "weights": {
-            item.name: item.stat().st_size for item in sorted(folder.glob("*.safetensors"))
-        },
-    }
-
-
-def _sha256(path: Path) -> str | None:
-    if not path.is_file():
-        return None
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
-
-
 def _version_of(name: str) -> str | None:
     try:
         return version(name)
@@ -213,9 +190,11 @@ def _git(folder: Path) -> str | None:
     return f"{revision}-dirty" if dirty else revision
 
 
-def _run(argv: list[str]) -> str | None:
+def _run(argv: list[str], environment: Mapping[str, str] | None = None) -> str | None:
     try:
-        done = subprocess.run(argv, capture_output=True, text=True, timeout=20, check=True)
+        done = subprocess.run(
+            argv, env=environment, capture_output=True, text=True, timeout=20, check=True
+        )
     except (OSError, subprocess.SubprocessError):
         return None
     return done.stdout.strip()

@@ -124,9 +124,14 @@ class Sampler:
 
 
 @contextmanager
-def sampling(url: str | None, names: CounterNames, every_s: float | None) -> Iterator[Sampler]:
-    """Sample while the block runs; with `every_s` None not at all."""
-    accelerators = None if every_s is None else opened_accelerators()
+def sampling(
+    url: str | None, names: CounterNames, every_s: float | None, visible: str | None = None
+) -> Iterator[Sampler]:
+    """Sample while the block runs; with `every_s` None not at all.
+
+    `visible` is the server's own CUDA_VISIBLE_DEVICES, where it has one.
+    """
+    accelerators = None if every_s is None else opened_accelerators(visible)
     sampler = Sampler(url, names, every_s or 1.0, accelerators)
     if every_s is None:
         yield sampler

@@ -37,7 +37,20 @@ class Content:
     warnings: list[Row]
     anomalies: list[Row]
     verdicts: list[Row]
-    outputs: list[Row]
+    break_evens: list[Row]
+    """Step costs over blocks, of both comparisons."""
+    correlations: list[Row]
+    drift: list[Row]
+    nodes: list[Row]
+    looked: list[Row]
+    """One row; none where nobody looked before."""
+    sampled_outputs: list[Row]
+    correctness: list[Row]
+    """The gate's verdict on each arm at each concurrency."""
+    arm_correctness: list[Row]
+    """Each arm's worst verdict, its caveats, and why nothing may be claimed of it."""
+    correctness_controls: list[Row]
+    divergences: list[Row]
     unservable: list[Row]
     """Arms that were planned and never launched, each with the reasons."""
 
@@ -60,7 +73,7 @@ def read_content(connection: duckdb.DuckDBPyConnection, run_id: str | None) -> C
     Raises:
         StoreError: There is no such run.
     """
-    chosen = run_id or _newest(connection)
+    chosen = run_id or newest(connection)
     found = rows(connection, "select * from experiments where run_id = ?", [chosen])
     if not found:
         known = [row["run_id"] for row in rows(connection, "select run_id from experiments")]
@@ -124,7 +137,34 @@ def read_content(connection: duckdb.DuckDBPyConnection, run_id: str | None) -> C
             "advice from verdicts join deployments using (deployment_id) "
             "where run_id = ? and outcome <> 'pass' order by outcome, place, gate"
         ),
-        outputs=read(_SAME_OUTPUTS),
+        break_evens=read(
+            "select * from break_evens where run_id = ? order by stratum, sampling, concurrency, "
+            "arrival_rate, arm, comparison desc"
+        ),
+        correlations=read(
+            "select * from correlations where run_id = ? order by stratum, sampling, concurrency, "
+            "arrival_rate, quantity desc, metric"
+        ),
+        drift=read(
+            "select * from drift where run_id = ? "
+            "order by stratum, sampling, concurrency, arrival_rate, factor desc"
+        ),
+        nodes=read("select * from nodes where run_id = ? order by all"),
+        looked=read("select * from looked where run_id = ?"),
+        sampled_outputs=read(
+            "select * from sampled_outputs where run_id = ? "
+            "order by stratum, sampling, concurrency, arrival_rate, arm, respect"
+        ),
+        correctness=read("select * from correctness where run_id = ? order by arm, concurrency"),
+        arm_correctness=read("select * from arm_correctness where run_id = ? order by arm"),
+        correctness_controls=read(
+            "select * from correctness_controls where run_id = ? "
+            "order by arm, concurrency, not compared, kind, control_arm"
+        ),
+        divergences=read(
+            "select * from divergences where run_id = ? "
+            "order by arm, concurrency, explained, pair, prompt_id"
+        ),
         unservable=list(_unservable(found[0]["plan"], [row["arm"] for row in arms])),
     )
 
@@ -142,7 +182,12 @@ def _unservable(plan: str, launched: Sequence[str]) -> Iterator[Row]:
             yield {"arm": name, "reasons": arm["unservable"]}
 
 
-def _newest(connection: duckdb.DuckDBPyConnection) -> str:
+def newest(connection: duckdb.DuckDBPyConnection) -> str:
+    """Give the run that was measured last.
+
+    Raises:
+        StoreError: There is none.
+    """
     found = rows(
         connection,
         "select run_id from experiments left join deployments using (run_id) "
@@ -155,7 +200,9 @@ def _newest(connection: duckdb.DuckDBPyConnection) -> str:
 
 
 _EFFECTS = """
-select * from effects where run_id = ? and comparison = '{comparison}'
+select e.*, a.correctness, a.explanation, a.caveats, a.barred
+from effects e left join arm_correctness a using (run_id, arm)
+where run_id = ? and comparison = '{comparison}'
 order by stratum, concurrency, arrival_rate, arm, metric
 """
 
@@ -169,29 +216,4 @@ and c.concurrency is not distinct from r.concurrency
 and c.arrival_rate is not distinct from r.arrival_rate
 where r.run_id = ? and r.metric = 'output_throughput' and r.comparison = '{comparison}'
 order by r.stratum, r.concurrency, r.arrival_rate, r.arm, r.block
-"""
-
-_SAME_OUTPUTS = """
-with told as (
-    select d.block, d.arm, d.role, c.capture, c.concurrency, c.prompt_id, c.text
-    from captures c join deployments d using (deployment_id)
-    where d.run_id = ? and c.status = 'ok'
-),
-pairs as (
-    select 'same deployment, second capture' as pair, a.arm, a.concurrency, a.text = b.text as same
-    from told a join told b using (block, arm, concurrency, prompt_id)
-    where a.capture = 1 and b.capture = 2
-    union all
-    select 'another deployment of the baseline', b.arm, a.concurrency, a.text = b.text
-    from told a join told b using (concurrency, prompt_id)
-    where a.capture = 1 and b.capture = 1 and a.role = 'baseline'
-    and b.role in ('baseline', 'noise_floor')
-    and (a.block < b.block or (a.block = b.block and b.role = 'noise_floor'))
-    union all
-    select 'the baseline of its block', b.arm, a.concurrency, a.text = b.text
-    from told a join told b using (block, concurrency, prompt_id)
-    where a.capture = 1 and b.capture = 1 and a.role = 'baseline' and b.role = 'arm'
-)
-select pair, arm, concurrency, count(*) as compared, count(*) filter (same) as equal
-from pairs group by all order by pair, arm, concurrency
 """

@@ -13,10 +13,23 @@ from typing import Any
 import vl_convert
 
 from specbench.errors import ExperimentError, Problem
-from specbench.report import tables
 from specbench.report.bundle import javascript
-from specbench.report.charts import SECTIONS, Figure, figures
+from specbench.report.charts.figure import Figure
+from specbench.report.charts.sections import SECTIONS, figures
 from specbench.report.content import Content, read_content
+from specbench.report.correctness import correctness_panel
+from specbench.report.sampled import sampled_section
+from specbench.report.tables.cells import cells_table
+from specbench.report.tables.differences import (
+    anomalies_table,
+    cell_differences_table,
+    differences_table,
+    warnings_table,
+)
+from specbench.report.tables.effects import effects_table
+from specbench.report.tables.html import title
+from specbench.report.tables.provenance import commands, provenance_table
+from specbench.report.tables.rulings import failures_table, verdicts_table
 from specbench.store.store import opened
 
 FORMATS = ("html", "png", "svg")
@@ -71,18 +84,19 @@ def html_page(content: Content, drawn: Sequence[Figure]) -> str:
         banner=_banner(content),
         question=escape(experiment["question"]),
         lead=escape(_lead(content)),
-        effects=tables.effects_table(content),
-        figures="".join(_sections(drawn)),
-        differences=tables.differences_table(content),
-        cell_differences=tables.cell_differences_table(content),
-        warnings=tables.warnings_table(content),
-        anomalies=tables.anomalies_table(content),
-        failures=tables.failures_table(content),
-        verdicts=tables.verdicts_table(content),
-        outputs=tables.outputs_table(content),
-        cells=tables.cells_table(content),
-        provenance=tables.provenance_table(content),
-        commands=tables.commands(content),
+        effects=effects_table(content),
+        figures="".join(_sections(content, drawn)),
+        differences=differences_table(content),
+        cell_differences=cell_differences_table(content),
+        warnings=warnings_table(content),
+        anomalies=anomalies_table(content),
+        failures=failures_table(content),
+        verdicts=verdicts_table(content),
+        correctness=correctness_panel(content),
+        sampled_outputs=sampled_section(content),
+        cells=cells_table(content),
+        provenance=provenance_table(content),
+        commands=commands(content),
         document=escape(experiment["document"]),
         # A closing tag inside a script ends it, wherever it stands; names of arms are anybody's.
         bundle=javascript(_EMBED).replace("</script", "<\\/script"),
@@ -115,19 +129,23 @@ def _lead(content: Content) -> str:
     )
 
 
-def _sections(drawn: Sequence[Figure]) -> Iterator[str]:
+def _sections(content: Content, drawn: Sequence[Figure]) -> Iterator[str]:
     for name, section in SECTIONS.items():
         chosen = [figure for figure in drawn if figure.section == name]
-        if not chosen:
+        beside = section.beside(content) if section.beside else ""
+        if not chosen and not beside:
             continue
         yield f"<h2>{escape(section.title)}</h2><p class='about'>{escape(section.about)}</p>"
-        yield "<div class='grid'>"
-        for figure in chosen:
-            yield (
-                f"<figure><h3>{escape(figure.title)}</h3>"
-                f"<div id='chart-{escape(figure.name)}'></div></figure>"
-            )
-        yield "</div>"
+        if chosen:
+            yield f"<div class='grid'>{''.join(map(_figure, chosen))}</div>"
+        yield beside
+
+
+def _figure(figure: Figure) -> str:
+    return (
+        f"<figure><h3>{escape(figure.title)}</h3>"
+        f"<div id='chart-{escape(figure.name)}'></div></figure>"
+    )
 
 
 def _picture(figure: Figure, kind: str, content: Content) -> bytes:
@@ -155,7 +173,7 @@ def _differing_lines(content: Content) -> Iterator[str]:
     """Say of each arm what differs from the baseline besides the method, a line each."""
     for arm in content.arms:
         found = dict.fromkeys(
-            f"{tables.title(row['fact'])} ({row['direction']})"
+            f"{title(row['fact'])} ({row['direction']})"
             for row in content.differences
             if row["arm"] == arm and row["comparison"] == "shipped"
         )

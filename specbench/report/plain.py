@@ -12,9 +12,26 @@ TABLES = (
     "warnings",
     "anomalies",
     "verdicts",
+    "sampled_outputs",
+    "correctness",
+    "arm_correctness",
+    "correctness_controls",
+    "divergences",
     "unservable",
 )
-OF_EFFECT = ("estimate", "low", "high", "interval_note", "blocks", "missing", "confounds")
+OF_EFFECT = (
+    "estimate",
+    "low",
+    "high",
+    "interval_note",
+    "blocks",
+    "missing",
+    "confounds",
+    "correctness",
+    "explanation",
+    "caveats",
+    "barred",
+)
 
 
 def plain(content: Content) -> dict[str, Any]:

@@ -57,12 +57,12 @@ class Comparison:
             if told.difference.controlled
         }
 
-    def confounds(self, arm: str, point: LoadPoint, blocks: Sequence[int]) -> list[str]:
-        """Give what an effect may not be read without, each sentence once."""
+    def confounds(self, arm: str, points: Sequence[LoadPoint], blocks: Sequence[int]) -> list[str]:
+        """Give what an effect over load points may not be read without, each sentence once."""
         found = [
             told.difference.sentence
             for told in self.told
-            if told.arm == arm and told.block in blocks and told.load_point in (None, point)
+            if told.arm == arm and told.block in blocks and told.load_point in (None, *points)
         ]
         return list(dict.fromkeys(found))
 
@@ -142,7 +142,7 @@ def _told_of_arms(name: str, deployments: Sequence[JudgedDeployment]) -> Iterato
 def _told_of_cells(name: str, deployments: Sequence[JudgedDeployment]) -> Iterator[Told]:
     for block, items in _by_block(deployments).items():
         base = {
-            _load_point(cell): serving(item, cell)
+            load_point(cell): serving(item, cell)
             for item in items
             if item.arm["name"] == name
             for cell in item.cells
@@ -151,11 +151,17 @@ def _told_of_cells(name: str, deployments: Sequence[JudgedDeployment]) -> Iterat
             if item.arm["name"] == name:
                 continue
             for cell in item.cells:
-                point = _load_point(cell)
+                point = load_point(cell)
                 if point in base:
                     for difference in cell_differences(base[point], serving(item, cell)):
                         arm = item.arm["name"]
                         yield Told(block=block, arm=arm, load_point=point, difference=difference)
+
+
+def load_point(cell: JudgedCell) -> LoadPoint:
+    """Give the load point of a cell."""
+    facts = cell.facts
+    return facts["stratum"], facts["sampling"], facts["concurrency"], facts.get("arrival_rate")
 
 
 def serving(item: JudgedDeployment, cell: JudgedCell) -> CellServing:
@@ -190,8 +196,3 @@ def _by_block(deployments: Sequence[JudgedDeployment]) -> Mapping[int, list[Judg
     for item in deployments:
         blocks[item.block].append(item)
     return blocks
-
-
-def _load_point(cell: JudgedCell) -> LoadPoint:
-    facts = cell.facts
-    return facts["stratum"], facts["sampling"], facts["concurrency"], facts.get("arrival_rate")

@@ -37,11 +37,22 @@ TABLES = {
     "cells": _OF_A_DEPLOYMENT,
     "requests": _OF_A_CELL,
     "verdicts": _OF_A_DEPLOYMENT,
-    "effects": _OF_A_RUN,
+    "effects": f"{_OF_A_RUN} left join arm_correctness a on a.run_id = t.run_id and a.arm = t.arm",
     "repeats": _OF_A_RUN,
+    "decisions": _OF_A_RUN,
+    "decision_repeats": _OF_A_RUN,
+    "aa_validity": _OF_A_RUN,
+    "traffic_mix": _OF_A_RUN,
+    "drift": _OF_A_RUN,
+    "nodes": _OF_A_RUN,
+    "looks": _OF_A_RUN,
     "differences": _OF_A_RUN,
     "cell_differences": _OF_A_RUN,
     "anomalies": _OF_A_RUN,
+    "correctness": _OF_A_RUN,
+    "arm_correctness": _OF_A_RUN,
+    "correctness_controls": _OF_A_RUN,
+    "divergences": _OF_A_RUN,
     "facts": _OF_A_DEPLOYMENT,
     "warnings": _OF_A_DEPLOYMENT,
 }
@@ -86,6 +97,8 @@ def _write(
 ) -> list[Path]:
     """Write one table, under temporary names until it is whole."""
     columns = "t.*" if table == "experiments" else "t.*, e.simulated, e.rehearsal"
+    if table == "effects":
+        columns += ", a.correctness, a.explanation, a.caveats, a.barred"
     owned = TABLES[table].format(table=table)
     sql = f"select {columns} {owned} where e.run_id = ? order by all"
     described = rows(connection, f"describe {sql}", [run_id])

@@ -16,10 +16,13 @@ from specbench.judge import cells as cell_rules
 from specbench.judge.counters import prefix_hit_rate
 from specbench.judge.samples import clock_verdicts
 from specbench.store.comparisons import Comparison
+from specbench.store.families import families
 from specbench.store.judged_run import JudgedCell, JudgedDeployment, JudgedRun
 from specbench.whole_files import file_digest, read_json
 
 Row = dict[str, Any]
+_NESTED = ("repeats", "interval", "bootstrap")
+"""Fields of an effect that have columns or a table of their own."""
 
 
 def experiment_row(run: JudgedRun) -> Row:
@@ -71,11 +74,13 @@ def deployment_row(run: JudgedRun, item: JudgedDeployment) -> Row:
         "ready_s": item.closing.get("ready_s"),
         "exit_code": item.closing.get("exit_code"),
         "split": item.split,
-        "host": launch.get("machine", {}).get("host"),
+        "host": item.host,
         "same_process_as": item.same_process_as,
         "command": launch.get("argv"),
         "every_step_drafts": (item.arm["counting"] or {}).get("every_step_drafts"),
         "caveats": item.arm["caveats"],
+        "family": families(run.plan["arms"])[item.arm["name"]],
+        "longest_draft": item.arm["expected"]["longest_draft"] or None,
         "source_sha256": file_digest(item.attempt.path / "deployment.json"),
     }
 
@@ -211,15 +216,19 @@ def effect_row(run: JudgedRun, comparison: Comparison, effect: Effect) -> Row:
     """Give the row of an effect, with what it may not be read without."""
     point = (effect.stratum, effect.sampling, effect.concurrency, effect.arrival_rate)
     blocks = [repeat.block for repeat in effect.repeats]
+    drawn = effect.bootstrap
     return {
         "run_id": run.run_id,
         "comparison": comparison.kind,
         "denominator": comparison.denominator,
-        "confounds": comparison.confounds(effect.arm, point, blocks),
-        **attrs.asdict(effect, filter=lambda field, _: field.name not in ("repeats", "interval")),
+        "confounds": comparison.confounds(effect.arm, [point], blocks),
+        **attrs.asdict(effect, filter=lambda field, _: field.name not in _NESTED),
         "blocks": len(effect.repeats),
         "low": effect.interval.low if effect.interval else None,
         "high": effect.interval.high if effect.interval else None,
+        "bootstrap_low": drawn.interval.low if drawn else None,
+        "bootstrap_high": drawn.interval.high if drawn else None,
+        "bootstrap_coverage": drawn.coverage if drawn else None,
         "judged_by": specbench.__version__,
     }
 

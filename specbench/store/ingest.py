@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Mapping
 from pathlib import Path
 
 import attrs
 import duckdb
 
-from specbench.analysis.effects import METRICS, Point, effects
+from specbench.analysis.effects import paired, summarised
 from specbench.artifacts import find_runs
 from specbench.errors import StoreError
-from specbench.store import index_rows, store
+from specbench.judge.correctness import ArmVerdict
+from specbench.looks import looks
+from specbench.store import correctness_rows, index_rows, store
 from specbench.store.anomaly_rows import anomaly_rows
 from specbench.store.comparisons import (
     Comparison,
@@ -19,7 +21,12 @@ from specbench.store.comparisons import (
     comparisons,
     difference_rows,
 )
-from specbench.store.judged_run import JudgedRun, judged_deployments
+from specbench.store.correctness_rows import blocked_arms
+from specbench.store.decision_rows import decision_rows, declared, nuisance_rows
+from specbench.store.explanatory_rows import correlation_rows, step_cost_rows
+from specbench.store.judged_run import JudgedDeployment, JudgedRun, judged_deployments
+from specbench.store.points import Usable, cells_of, placed, points
+from specbench.store.sampled_outputs import sampled_rows
 
 
 @attrs.frozen(kw_only=True)
@@ -70,6 +77,8 @@ def _ingest_run(connection: duckdb.DuckDBPyConnection, run: JudgedRun) -> None:
     for _, cell in pairs:
         store.insert(connection, "requests", list(index_rows.request_rows(cell)))
         store.insert(connection, "counters", list(index_rows.counter_rows(run, cell)))
+    # First: it tells the line of a damaged capture.
+    blocked = blocked_arms(_ingest_correctness(connection, run, deployments))
     store.insert(
         connection,
         "captures",
@@ -92,41 +101,55 @@ def _ingest_run(connection: duckdb.DuckDBPyConnection, run: JudgedRun) -> None:
         store.insert(connection, "differences", told)
         told = list(cell_difference_rows(run.run_id, comparison))
         store.insert(connection, "cell_differences", told)
+        if comparison.kind == "shipped":
+            store.insert(connection, "sampled_outputs", sampled_rows(run, comparison))
         # A rehearsal is a trial of one arm: nothing is compared in it.
-        points = () if run.plan["rehearsal"] else _points(comparison, confirming=confirming)
-        found = effects(points)
-        told = [index_rows.effect_row(run, comparison, effect) for effect in found]
-        store.insert(connection, "effects", told)
-        told = [row for effect in found for row in index_rows.repeat_rows(run, comparison, effect)]
-        store.insert(connection, "repeats", told)
+        if not run.plan["rehearsal"]:
+            cells = cells_of(comparison, confirming=confirming)
+            _ingest_effects(connection, run, comparison, cells, blocked)
+    seen = [{"run_id": run.run_id, **attrs.asdict(look)} for look in looks(run.folder)]
+    store.insert(connection, "looks", seen)
 
 
-def _points(comparison: Comparison, *, confirming: bool) -> Iterator[Point]:
-    """Give every cell's values, without those that a ruling keeps out of effects."""
-    barred = comparison.barred()
-    for item in comparison.deployments:
-        name = item.arm["name"]
-        reasons = [v.gate for v in item.verdicts if v.outcome == "fail"]
-        if (item.block, name) in barred:
-            reasons.append(f"{barred[item.block, name]} differs from the baseline's")
-        if item.same_process_as is not None:
-            reasons.append(f"the same server process as in {item.same_process_as}")
-        if item.split and confirming:
-            reasons.append("its cells come from several attempts")
-        for cell in item.cells:
-            failed = [v.gate for v in cell.judged.verdicts if v.outcome == "fail"]
-            excluded = ", ".join([*reasons, *failed])
-            for metric in METRICS:
-                value = getattr(cell.judged.summary, metric)
-                yield Point(
-                    block=item.block,
-                    arm=name,
-                    role=comparison.role(item),  # type: ignore[arg-type]  # planned as one
-                    stratum=cell.facts["stratum"],
-                    sampling=cell.facts["sampling"],
-                    concurrency=cell.facts["concurrency"],
-                    arrival_rate=cell.facts.get("arrival_rate"),
-                    metric=metric,
-                    value=None if excluded else value,
-                    excluded=excluded,
-                )
+def _ingest_effects(
+    connection: duckdb.DuckDBPyConnection,
+    run: JudgedRun,
+    comparison: Comparison,
+    cells: tuple[Usable, ...],
+    blocked: Mapping[str, str],
+) -> None:
+    pairs = paired(points(comparison, cells))
+    found = [summarised(pair) for pair in pairs]
+    told = [index_rows.effect_row(run, comparison, effect) for effect in found]
+    store.insert(connection, "effects", told)
+    told = [row for effect in found for row in index_rows.repeat_rows(run, comparison, effect)]
+    store.insert(connection, "repeats", told)
+    by_block, over_blocks = step_cost_rows(run.run_id, comparison, cells)
+    store.insert(connection, "step_costs", by_block)
+    store.insert(connection, "break_evens", over_blocks)
+    if comparison.kind != "shipped":
+        # Equalised effects explain; what is served is decided on as it is shipped.
+        return
+    store.insert(connection, "correlations", correlation_rows(run.run_id, comparison, found))
+    values = list(placed(cells, declared(run).metric))
+    ruled = decision_rows(run, comparison, pairs, [value for _, value in values], blocked=blocked)
+    for table in ("decisions", "decision_repeats", "aa_validity", "traffic_mix"):
+        store.insert(connection, table, getattr(ruled, table))
+    drifts, on_nodes = nuisance_rows(run, values)
+    store.insert(connection, "drift", drifts)
+    store.insert(connection, "nodes", on_nodes)
+
+
+def _ingest_correctness(
+    connection: duckdb.DuckDBPyConnection, run: JudgedRun, deployments: list[JudgedDeployment]
+) -> tuple[ArmVerdict, ...]:
+    ruled = correctness_rows.correctness_verdicts(run, deployments)
+    for table, found in (
+        ("correctness", correctness_rows.correctness_rows(run, ruled)),
+        ("arm_correctness", correctness_rows.arm_rows(run, deployments, ruled)),
+        ("correctness_controls", correctness_rows.control_rows(run, ruled)),
+        ("divergences", correctness_rows.divergence_rows(run, ruled)),
+        ("verdicts", correctness_rows.gate_rows(deployments, ruled)),
+    ):
+        store.insert(connection, table, list(found))
+    return ruled

@@ -89,6 +89,8 @@ class JudgedDeployment:
     split: bool
     damaged: tuple[Verdict, ...]
     """A failed verdict for each cell whose evidence is not as it was written."""
+    host: str | None
+    """The node that it was launched on."""
     same_process_as: str | None
     """An earlier attempt of another block that measured the same server process."""
 
@@ -121,8 +123,14 @@ def judged_deployments(run: JudgedRun) -> Iterator[JudgedDeployment]:
             cells=tuple(_cells(run, attempt, arm, expected)),
             split=holders.count(attempt.deployment) > 1,
             damaged=tuple(_damaged(attempt)),
+            host=_launch(attempt).get("machine", {}).get("host"),
             same_process_as=_earlier(processes, attempt),
         )
+
+
+def _launch(attempt: AttemptFolder) -> Facts:
+    path = attempt.path / "launch.json"
+    return read_json(path) if path.exists() else {}
 
 
 def _cells(

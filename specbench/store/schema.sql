@@ -1,7 +1,7 @@
--- The index over raw run folders. Rebuilt whole by every ingest; layout 2.
+-- The index over raw run folders. Rebuilt whole by every ingest; layout 3.
 
 create table layout (version integer not null);
-insert into layout values (2);
+insert into layout values (3);
 comment on table layout is 'One row: the version of this layout.';
 
 create table experiments (
@@ -51,8 +51,12 @@ create table deployments (
     command       varchar[],
     every_step_drafts boolean,
     caveats       varchar[],
+    family        varchar not null,
+    longest_draft integer,
     source_sha256 varchar not null
 );
+comment on column deployments.family is 'The method, with the options in which its arms differ besides the draft length: arms of one family sweep k.';
+comment on column deployments.longest_draft is 'k: the most tokens that a step may draft. Null without speculation.';
 comment on column deployments.same_process_as is 'An attached server that an earlier deployment measured already: not independent, so it gives no effect.';
 comment on column deployments.every_step_drafts is 'False: steps may go undrafted, so tokens_per_step, not acceptance_length, bounds the gain. Null without speculation.';
 comment on table deployments is 'One row a launched server, failed ones too. The independent statistical unit.';
@@ -177,7 +181,7 @@ comment on column cells.prefix_hits is 'Prompt tokens found in the prefix cache,
 comment on column cells.prefix_hit_rate is 'Prefix hits / prompt tokens looked up in the window; null where nothing was looked up.';
 comment on column cells.engine_steps is 'Engine steps that produced output, drafted or not; null where the server has no such histogram.';
 comment on column cells.realised_batch is '(generated - accepted tokens) / engine steps: sequences that a step advanced, at least.';
-comment on column cells.step_s is 'Window seconds a step of one engine. Compare it at equal realised batch only: view step_costs.';
+comment on column cells.step_s is 'Window seconds a step of one engine. Prefill and idle time are in it: table step_costs compares decode steps.';
 comment on column cells.undrafted_least is 'Sequence steps that went without a draft, at least; null without speculation or when a request failed.';
 comment on column cells.queue_mean_s is 'Mean seconds that requests waited in the server, by its histogram; prefill and decode alike.';
 comment on column cells.samples is 'Samples of the server inside the window; every sample is in samples.parquet of the cell.';
@@ -237,9 +241,97 @@ create table captures (
     prompt_id     varchar not null,
     status        varchar not null,
     text          varchar not null,
-    finish_reason varchar
+    finish_reason varchar,
+    completion_tokens integer
 );
 comment on table captures is 'Greedy outputs on the correctness prompts.';
+
+create table correctness (
+    run_id                    varchar not null,
+    arm                       varchar not null,
+    concurrency               integer not null,
+    verdict                   varchar not null,
+    reason                    varchar not null,
+    explanation               varchar,
+    pairs                     integer not null,
+    outputs                   integer not null,
+    exact                     integer not null,
+    control_pairs             integer not null,
+    control_outputs           integer not null,
+    control_exact             integer not null,
+    prefix_fraction           double,
+    prefix_fraction_control   double,
+    prefix_fraction_allowance double,
+    edit_distance             double,
+    edit_distance_control     double,
+    edit_distance_allowance   double,
+    tokens                    integer,
+    tokens_control            integer,
+    tokens_allowance          integer,
+    divergences               integer not null,
+    near_ties                 integer not null,
+    unexplained               integer not null,
+    judged_by                 varchar not null
+);
+comment on table correctness is 'The correctness gate on every arm at every captured concurrency. A pass is no evidence of a violation, not a proof.';
+comment on column correctness.verdict is 'pass, pass-explained, undecided or blocked.';
+comment on column correctness.explanation is 'What a person recorded. It is shown, and changes no verdict.';
+comment on column correctness.exact is 'Equal texts of so many outputs. Shown, not gated.';
+comment on column correctness.prefix_fraction is 'The worst: common prefix / the shorter text. Null, as all measures, without a control.';
+comment on column correctness.edit_distance is 'The worst: edit distance / the longer text.';
+comment on column correctness.tokens is 'The worst difference in completion tokens.';
+
+create table arm_correctness (
+    run_id      varchar not null,
+    arm         varchar not null,
+    correctness varchar not null,
+    explanation varchar,
+    caveats     varchar[] not null,
+    barred      varchar not null
+);
+comment on table arm_correctness is 'Each arm''s worst verdict over its concurrencies, its caveats, and why nothing may be claimed of it.';
+comment on column arm_correctness.correctness is 'A verdict; `not captured` where there is none; `reference` of the baseline and its repeats.';
+comment on column arm_correctness.barred is 'Why no gain of this arm is ever claimed; empty where nothing bars it.';
+
+create table correctness_controls (
+    run_id          varchar not null,
+    arm             varchar not null,
+    concurrency     integer not null,
+    kind            varchar not null,
+    control_arm     varchar not null,
+    compared        boolean not null,
+    pairs           integer not null,
+    outputs         integer not null,
+    exact           integer not null,
+    prefix_fraction double not null,
+    edit_distance   double not null,
+    tokens          integer not null
+);
+comment on table correctness_controls is 'How far equal servers differ, beside the verdict on an arm. Those not compared are reported.';
+comment on column correctness_controls.control_arm is 'Whose captures were paired.';
+
+create table divergences (
+    run_id      varchar not null,
+    arm         varchar not null,
+    concurrency integer not null,
+    pair        varchar not null,
+    prompt_id   varchar not null,
+    token       integer,
+    character   integer not null,
+    behind_nats double,
+    beyond_nats double,
+    near_tie    boolean,
+    shown_by    varchar,
+    explained   boolean not null,
+    before      varchar not null,
+    reference   varchar not null,
+    other       varchar not null
+);
+comment on table divergences is 'Where an arm''s output first leaves the baseline''s.';
+comment on column divergences.behind_nats is 'By how much the arm''s token lies behind the baseline''s best; null where it is not listed.';
+comment on column divergences.beyond_nats is 'It lies at least this far behind: it is not among the listed tokens.';
+comment on column divergences.near_tie is 'Null where nobody can tell.';
+comment on column divergences.shown_by is 'A capture without speculation that took the same turn.';
 
 create table verdicts (
     deployment_id varchar not null,
@@ -304,6 +396,36 @@ create table anomalies (
 );
 comment on table anomalies is 'Numbers that do not fit together, in words. Nothing is rejected by them. Neither concurrency nor rate: about all load points.';
 
+create table sampled_outputs (
+    run_id           varchar not null,
+    arm              varchar not null,
+    stratum          varchar not null,
+    sampling         varchar not null,
+    concurrency      integer,
+    arrival_rate     double,
+    control          varchar not null,
+    blocks           integer[] not null,
+    outputs          integer not null,
+    respect          varchar,
+    arm_distance     double,
+    control_distance double,
+    p_value          double,
+    least_p_value    double,
+    p_adjusted       double,
+    outcome          varchar not null,
+    reason           varchar not null,
+    judged_by        varchar not null
+);
+comment on table sampled_outputs is 'Whether an arm''s outputs under a sampling that is not greedy come from the baseline''s distribution: one row a load point and respect. Never by equality; finding no difference is no proof that there is none.';
+comment on column sampled_outputs.control is 'What the arm is measured against: another deployment of the baseline''s configuration. Empty where there is none.';
+comment on column sampled_outputs.outputs is 'Outputs on each of the three sides; the baseline''s from every other pass over the prompts, those of arm and control from the passes between.';
+comment on column sampled_outputs.respect is 'length (tokens), first_token or ngram (pairs of tokens; shares from 0 to 1); null where nothing could be compared.';
+comment on column sampled_outputs.arm_distance is 'Distance of the arm from the baseline, a mean over prompts; control_distance: that of the control.';
+comment on column sampled_outputs.p_value is 'Chance of an arm that much further away than the control, when it samples as the control does (permutation test).';
+comment on column sampled_outputs.least_p_value is 'The smallest p-value that so many outputs can give.';
+comment on column sampled_outputs.p_adjusted is 'p_value by Holm over all rows of the run.';
+comment on column sampled_outputs.outcome is 'differs (p_adjusted at most 0.05), none shown, or undecided with its reason.';
+
 create table effects (
     run_id        varchar not null,
     comparison    varchar not null,
@@ -318,9 +440,15 @@ create table effects (
     blocks        integer not null,
     estimate      double,
     median        double,
+    spread        double,
     low           double,
     high          double,
     interval_note varchar not null,
+    bootstrap_low      double,
+    bootstrap_high     double,
+    bootstrap_coverage double,
+    deployments   integer not null,
+    weak          boolean not null,
     missing       varchar[] not null,
     confounds     varchar[] not null,
     judged_by     varchar not null
@@ -329,6 +457,11 @@ comment on table effects is 'Arm / baseline over blocks, one row a cell and metr
 comment on column effects.comparison is 'shipped: against the baseline as it is served. equalised: against its twin with the arm''s own settings.';
 comment on column effects.confounds is 'What else differed, a sentence each: no ratio may be read without them.';
 comment on column effects.estimate is 'Geometric mean of the ratios of the blocks.';
+comment on column effects.spread is '(largest - smallest) / mean of the ratios of the blocks.';
+comment on column effects.bootstrap_low is 'Lower bound of the 95% percentile bootstrap over blocks, shown beside the t interval and never decided by.';
+comment on column effects.bootstrap_coverage is 'How often such a bootstrap interval holds the truth, measured: docs/statistics.md.';
+comment on column effects.deployments is 'Deployments behind the ratios: the arm''s and the plain baselines''.';
+comment on column effects.weak is 'A p95 behind it comes from fewer than 200 successes.';
 comment on column effects.low is 'Lower bound of the 95% Student t interval of log ratios over blocks; null under 3 blocks.';
 
 create table repeats (
@@ -347,6 +480,158 @@ create table repeats (
     ratio       double not null
 );
 comment on table repeats is 'The ratio of every block behind an effect.';
+
+create table decisions (
+    run_id          varchar not null,
+    arm             varchar not null,
+    stratum         varchar not null,
+    sampling        varchar not null,
+    metric          varchar not null,
+    loads           double[] not null,
+    blocks          integer not null,
+    estimate        double,
+    median          double,
+    spread          double,
+    low             double,
+    high            double,
+    interval_note   varchar not null,
+    bootstrap_low      double,
+    bootstrap_high     double,
+    bootstrap_coverage double,
+    p_value         double,
+    p_holm          double,
+    comparisons     integer not null,
+    materiality     double not null,
+    gain            varchar not null,
+    reasons         varchar[] not null,
+    regression_limit double not null,
+    regression_low  double,
+    regression      varchar not null,
+    within_best     boolean,
+    weak            boolean not null,
+    missing         varchar[] not null,
+    beside          varchar[] not null,
+    judged_by       varchar not null
+);
+comment on table decisions is 'What may be claimed: one row an arm and workload (stratum x sampling) of the shipped comparison, on the declared metric and loads.';
+comment on column decisions.estimate is 'Geometric mean over blocks of the gain, itself the geometric mean over the declared loads. Above 1 is better, for times too.';
+comment on column decisions.low is 'Lower bound of the decision interval: 95% Student t over blocks.';
+comment on column decisions.p_holm is 'Two-sided p-value of the t statistic, adjusted by Holm over all arms x workloads (comparisons).';
+comment on column decisions.gain is 'claimed; candidate (screening passed the same rule); withheld (passed, and something bars it); not_shown.';
+comment on column decisions.reasons is 'Why no gain is claimed.';
+comment on column decisions.regression is 'shown_absent (regression_low above 1 - regression_limit, from 5 blocks), present (estimate below it) or unresolved.';
+comment on column decisions.regression_low is 'Lower one-sided 99% t bound.';
+comment on column decisions.within_best is 'Whether the estimate lies within decision.within_best of the workload''s best arm.';
+comment on column decisions.beside is 'What may not be left out beside the number: caveats, blocked correctness, confounds, a missing A/A.';
+
+create table decision_repeats (
+    run_id   varchar not null,
+    arm      varchar not null,
+    stratum  varchar not null,
+    sampling varchar not null,
+    block    integer not null,
+    gain     double not null
+);
+comment on table decision_repeats is 'The gain of every block behind a decision; of the baseline''s repeat too (A/A).';
+
+create table aa_validity (
+    run_id       varchar not null,
+    arm          varchar not null,
+    stratum      varchar not null,
+    sampling     varchar not null,
+    metric       varchar not null,
+    blocks       integer not null,
+    estimate     double,
+    low          double,
+    high         double,
+    p_holm       double,
+    spread       double,
+    spread_bound double not null,
+    outcome      varchar not null,
+    reason       varchar not null
+);
+comment on table aa_validity is 'The baseline against its own repeat on every workload. fail: nothing is claimed from the run.';
+comment on column aa_validity.spread is 'Largest |a - b| / mean of the two baselines over blocks.';
+comment on column aa_validity.p_holm is 'Two-sided, adjusted by Holm over workloads; below 0.05 the interval excludes 1.';
+
+create table traffic_mix (
+    run_id       varchar not null,
+    arm          varchar not null,
+    role         varchar not null,
+    sampling     varchar not null,
+    concurrency  integer,
+    arrival_rate double,
+    strata       varchar[] not null,
+    shares       double[] not null,
+    blocks       integer not null,
+    speedup      double,
+    low          double,
+    high         double,
+    interval_note varchar not null,
+    missing      varchar[] not null
+);
+comment on table traffic_mix is 'Speed-up of the declared mix of requests: sum of share x baseline time / sum of share x arm time, time = window seconds per successful request. Descriptive.';
+
+create table drift (
+    run_id       varchar not null,
+    stratum      varchar not null,
+    sampling     varchar not null,
+    concurrency  integer,
+    arrival_rate double,
+    metric       varchar not null,
+    factor       varchar not null,
+    change       double,
+    low          double,
+    high         double,
+    deployments  integer not null,
+    note         varchar not null
+);
+comment on table drift is 'How the metric moved with the place in the block or with elapsed hours, all arms together, each against its own mean. Descriptive.';
+comment on column drift.change is 'Ratio for one more place or hour; 1 is no drift. low and high: 95% of least squares.';
+
+create table nodes (
+    run_id       varchar not null,
+    stratum      varchar not null,
+    sampling     varchar not null,
+    concurrency  integer,
+    arrival_rate double,
+    metric       varchar not null,
+    host         varchar not null,
+    arm          varchar not null,
+    deployments  integer not null,
+    ratio        double not null
+);
+comment on table nodes is 'Each arm on each node against the arm''s mean over all nodes: the node as a nuisance. Descriptive.';
+
+create table looks (
+    run_id varchar not null,
+    unix_s double not null,
+    made_by varchar not null,
+    blocks integer not null
+);
+comment on table looks is 'Each time that results of a run were shown: by which command and after how many whole blocks.';
+comment on column looks.blocks is 'A look before the last block is a chance to stop at a lucky moment; no interval allows for it.';
+
+create view looked as
+select
+    run_id, count(*)::integer as looks, list(distinct blocks order by blocks) as at_blocks,
+    count(distinct blocks) filter (blocks < last)::integer as before_last
+from looks join (
+    select run_id, max(block) as last from deployments group by run_id
+) using (run_id)
+group by run_id;
+comment on view looked is 'How often the results of each run were looked at, after how many blocks, and at how many points before the last block. A lower bound: files can be opened without specbench.';
+
+create view rejected_cells as
+select
+    d.run_id, d.block, d.arm, d.role, c.stratum, c.sampling, c.concurrency, c.arrival_rate, c.cell_id,
+    list(v.gate || ': ' || v.observed || ', required ' || v.required order by v.gate) as reasons
+from cells c join deployments d using (deployment_id)
+join verdicts v on v.outcome = 'fail' and v.deployment_id = c.deployment_id
+    and (v.cell_id is null or v.cell_id = c.cell_id)
+where v.gate <> 'correctness'  -- it bars claims of the arm; its cells are measured and shown
+group by all;
+comment on view rejected_cells is 'Cells that no average holds, with every failed ruling on them or their deployment.';
 
 create view runs as
 select
@@ -367,21 +652,81 @@ where c.acceptance_by_position is not null;
 comment on view acceptance_positions is 'Accepted at position i / drafts, one row a position (from 1).';
 
 create view speedups as
-select e.*, x.simulated
-from effects e join experiments x using (run_id)
+select e.*, x.simulated, c.correctness, c.explanation, c.caveats, c.barred
+from effects e join experiments x using (run_id) left join arm_correctness c using (run_id, arm)
 where e.metric = 'output_throughput';
 comment on view speedups is 'Throughput effects: above 1 the arm is faster than the baseline.';
 
-create view step_costs as
-select
-    a.run_id, a.block, a.arm, c.stratum, c.sampling, c.concurrency, c.arrival_rate,
-    b.realised_batch as baseline_batch, c.realised_batch as arm_batch,
-    b.step_s as baseline_step_s, c.step_s as arm_step_s, c.step_s / b.step_s as cost
-from cells c join deployments a using (deployment_id)
-join deployments d on d.run_id = a.run_id and d.block = a.block and d.role = 'baseline'
-join cells b on b.deployment_id = d.deployment_id and b.stratum = c.stratum
-    and b.sampling = c.sampling and b.concurrency is not distinct from c.concurrency
-    and b.arrival_rate is not distinct from c.arrival_rate
-where a.role = 'arm' and not b.rejected and not c.rejected
-    and abs(c.realised_batch / b.realised_batch - 1) <= 0.05;
-comment on view step_costs is 'What a step of an arm costs against one of the baseline, where both advanced equally many sequences a step (within 5%).';
+create table step_costs (
+    run_id             varchar not null,
+    comparison         varchar not null,
+    denominator        varchar not null,
+    block              integer not null,
+    arm                varchar not null,
+    stratum            varchar not null,
+    sampling           varchar not null,
+    concurrency        integer,
+    arrival_rate       double,
+    baseline_batch     double,
+    arm_batch          double,
+    baseline_step_s    double,
+    arm_step_s         double,
+    cost               double,
+    delivered_per_step double,
+    drafted_share      double,
+    delivered_length   double,
+    break_even_length  double,
+    bound              double,
+    ceiling            double,
+    withheld           varchar not null
+);
+comment on table step_costs is 'What a decode step of an arm costs against one of the baseline of its block, where both advanced equally many sequences a step (within 5%). Explains, decides nothing.';
+comment on column step_costs.baseline_step_s is 'Decode seconds of requests (E2E - TTFT) / their decode steps. Steps that also prefill other requests are in it.';
+comment on column step_costs.cost is 'arm_step_s / baseline_step_s: the tokens a decode step at which the arm breaks even.';
+comment on column step_costs.delivered_per_step is 'Tokens that a decode step delivered. Divided by cost it is the gain in TPOT.';
+comment on column step_costs.drafted_share is 'Share of the decode steps that verified a draft.';
+comment on column step_costs.delivered_length is 'Acceptance length of what reached clients: the counters precede the cut of an output.';
+comment on column step_costs.break_even_length is '1 + (cost - 1) / drafted_share: the acceptance length at which TPOT would equal the baseline''s.';
+comment on column step_costs.bound is 'The lower of tokens_per_step and acceptance_length: no gain in throughput exceeds it unless a step with speculation is cheaper.';
+comment on column step_costs.ceiling is '(longest draft + 1) / cost: the gain if every step drafted all it may and everything were accepted.';
+comment on column step_costs.withheld is 'Why there is no cost; empty when there is.';
+
+create table break_evens (
+    run_id             varchar not null,
+    comparison         varchar not null,
+    denominator        varchar not null,
+    arm                varchar not null,
+    stratum            varchar not null,
+    sampling           varchar not null,
+    concurrency        integer,
+    arrival_rate       double,
+    blocks             integer not null,
+    cost               double,
+    cost_low           double,
+    cost_high          double,
+    delivered_per_step double,
+    delivered_length   double,
+    break_even_length  double,
+    length_low         double,
+    length_high        double,
+    bound              double,
+    ceiling            double,
+    interval_note      varchar not null,
+    missing            varchar[] not null
+);
+comment on table break_evens is 'Step costs over blocks, with 95% Student t intervals: of log costs, and of break-even lengths.';
+
+create table correlations (
+    run_id       varchar not null,
+    stratum      varchar not null,
+    sampling     varchar not null,
+    concurrency  integer,
+    arrival_rate double,
+    quantity     varchar not null,
+    metric       varchar not null,
+    arms         integer not null,
+    pearson      double,
+    spearman     double,
+    note         varchar not null
+);
+comment on table correlations is 'Explanatory: acceptance against a metric''s ratio to the baseline over the arms of one cell, one point an arm. Acceptance is not manipulated, so that nothing is decided by it.';

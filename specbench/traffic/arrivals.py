@@ -19,9 +19,9 @@ def arrivals_ns(
 ) -> tuple[int, ...]:
     """Give the instants, in nanoseconds from the start, until `requests` or `duration_s` is met.
 
-    `rate` is in requests a second. A trace has its own instants, which `trace_s` gives.
+    `rate` is in requests a second. What is replayed has its own instants, which `trace_s` gives.
     """
-    if load.arrivals == "trace":
+    if load.arrivals in ("trace", "workload"):
         instants_s: Iterator[float] = iter(trace_s)
     else:
         instants_s = itertools.accumulate(_gaps_s(load, rate, random.Random(seed)))  # noqa: S311 - no secret

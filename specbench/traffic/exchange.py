@@ -7,7 +7,8 @@ from collections.abc import Callable, Sequence
 
 import attrs
 
-from specbench.facts import Output, RequestRow, RequestStatus
+from specbench.facts import Candidates, Output, RequestRow, RequestStatus
+from specbench.traffic.candidates import candidates
 from specbench.traffic.plain_reads import PlainChoice
 from specbench.traffic.requests import TimedRequest
 from specbench.traffic.server_events import Event, Speculation, Usage
@@ -50,6 +51,7 @@ class Exchange:
     answer_from: int = 0
     """Where in the text the content begins: after reasoning and tool calls."""
     token_ids: array[int] | None = None
+    candidates: list[Candidates] | None = None
 
     def take_plain(self, choices: Sequence[PlainChoice], stamps_ns: Sequence[int]) -> None:
         """Take in events of one read each that do nothing but add text."""
@@ -82,7 +84,8 @@ class Exchange:
                 said = choice.delta and choice.delta.content
                 ids = choice.token_ids
                 ends = choice.finish_reason or event.usage or event.metrics
-                middle = self.first_payload_ns and not (ends or event.error)
+                rare = ends or event.error or choice.logprobs
+                middle = self.first_payload_ns and not rare
                 if said and middle and (ids is None or self.token_ids is not None):
                     add_stamp(stamp_ns)
                     text += said.encode()
@@ -120,6 +123,9 @@ class Exchange:
                 self.first_payload_ns = stamp_ns
             if ids:
                 self._take_ids(ids, stamp_ns)
+            if choice.logprobs is not None:
+                self.candidates = self.candidates or []
+                self.candidates += candidates(choice.logprobs)
             if finish:
                 self.finish_reason = finish
         if event.usage is not None:
@@ -195,4 +201,5 @@ class Exchange:
             text=self.text.decode(),
             token_ids=self.token_ids,
             finish_reason=self.finish_reason,
+            candidates=self.candidates,
         )

@@ -34,6 +34,7 @@ class PlainChoice(msgspec.Struct, gc=False):
     delta: PlainDelta
     finish_reason: None = None
     token_ids: list[int] | None = None
+    logprobs: None = None
 
 
 class PlainEvent(msgspec.Struct, gc=False):

@@ -44,6 +44,8 @@ class Wording:
     """Put into every request's id and cache_salt, so that no cell warms another's prefix cache."""
     shared_salt: str | None = None
     """Salts every request alike instead, so that cells and passes do warm one another."""
+    top_logprobs: int | None = None
+    """Likeliest tokens of each place to ask for with their log-probabilities: never when timed."""
 
 
 @attrs.frozen(kw_only=True)
@@ -219,4 +221,10 @@ def _body(talk: Talk, pass_index: int, turn: int) -> dict[str, Any]:
         body["chat_template_kwargs"] = dict.fromkeys(names, sampling.thinking)
     if sampling.ignore_eos:
         body["ignore_eos"] = True
+    if wording.top_logprobs is not None:
+        body |= {
+            "logprobs": True,
+            "top_logprobs": wording.top_logprobs,
+            "return_tokens_as_token_ids": True,
+        }
     return body

@@ -38,12 +38,33 @@ class Delta(msgspec.Struct, gc=False):
         return said
 
 
+class TopLogprob(msgspec.Struct, gc=False):
+    """A likely token of a place."""
+
+    token: str
+    """`token_id:17` where ids were asked for."""
+    logprob: float
+
+
+class TokenLogprobs(msgspec.Struct, gc=False):
+    """The likeliest tokens of one place."""
+
+    top_logprobs: list[TopLogprob] = []
+
+
+class Logprobs(msgspec.Struct, gc=False):
+    """What an event says of the likelihood of its tokens."""
+
+    content: list[TokenLogprobs] | None = None
+
+
 class Choice(msgspec.Struct, gc=False):
     """One choice of an event."""
 
     delta: Delta | None = None
     finish_reason: str | None = None
     token_ids: list[int] | None = None
+    logprobs: Logprobs | None = None
 
 
 class PromptDetails(msgspec.Struct, gc=False):

@@ -6,6 +6,7 @@ ShareGPT, and vLLM's custom data set.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -136,6 +137,7 @@ def table(columns: Mapping[str, str]) -> Callable[[Value], Draft]:
             turns=(Turn(user=_text(value, name)),),
             max_tokens=_cap(value.get(columns.get("max_tokens", "max_tokens"))),
             reference=_reference(value.get(columns.get("reference", ""))),
+            arrival_s=_instant(value.get(columns.get("arrival_s", "arrival_s"))),
         )
 
     return read
@@ -252,6 +254,18 @@ def _cap(value: Any) -> int | None:
     if cap < 1:
         raise Foreign(f"an output length of {cap}")
     return cap
+
+
+def _instant(value: Any) -> float | None:
+    if value is None or value == "":
+        return None
+    try:
+        instant_s = float(value)
+    except (TypeError, ValueError):
+        instant_s = math.nan
+    if not (math.isfinite(instant_s) and instant_s >= 0):
+        raise Foreign(f"an arrival at {value!r}, which is no number of seconds")
+    return instant_s
 
 
 def _reference(value: Any) -> tuple[str, ...]:

@@ -24,7 +24,7 @@ def parse_line(line: bytes) -> Any:
     try:
         value = json.loads(text, object_pairs_hook=_object, parse_constant=_constant)
     except json.JSONDecodeError as error:
-        raise NotJson(f"no valid JSON: {error.msg} at column {error.colno}") from None
+        raise NotJson(no_valid_json(error)) from None
     except RecursionError:
         raise NotJson("no valid JSON: nested too deeply") from None
     if "\\u" in text:
@@ -33,6 +33,11 @@ def parse_line(line: bytes) -> Any:
         except UnicodeEncodeError:
             raise NotJson("half of a surrogate pair: no text") from None
     return value
+
+
+def no_valid_json(error: json.JSONDecodeError) -> str:
+    """Say what is wrong, and at which column."""
+    return f"no valid JSON: {error.msg.removesuffix(' at')} at column {error.colno}"
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

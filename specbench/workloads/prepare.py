@@ -37,7 +37,7 @@ class Preparing:
     format: str | None = None
     """Recognised by the first row when None."""
     columns: Mapping[str, str] = attrs.field(factory=dict)
-    """Which column is the prompt, id, stratum, reference or max_tokens of a table."""
+    """Which column is the prompt, id, stratum, reference, max_tokens or arrival_s of a table."""
     template: str | None = None
     turns: TurnPolicy = "all"
     """all: every turn, the served answer fed back. first: the first turn alone. script: every turn

@@ -18,7 +18,7 @@ import attrs
 
 from specbench.errors import ExperimentError, Problem
 from specbench.whole_files import file_digest
-from specbench.workloads.json_line import NotJson, parse_line
+from specbench.workloads.json_line import NotJson, no_valid_json, parse_line
 
 TEXT_ENDINGS = (".txt", ".md")
 _CUT = (EOFError, zlib.error, gzip.BadGzipFile)
@@ -121,7 +121,7 @@ def _array(path: Path, content: bytes) -> Iterator[Found]:
             if at >= len(text) or text[at] not in ",]":
                 raise json.JSONDecodeError("Expecting ',' or ']'", text, at)  # noqa: TRY301 - as the decoder says it
         except json.JSONDecodeError as error:
-            said = f"no valid JSON: {error.msg} at column {error.colno}"
+            said = no_valid_json(error)
             yield Problem(said, f"the element begins on line {line}", f"{path}:{error.lineno}")
             return
         yield SourceRow(place=line, where=f"{path}:{line}", value=value)
@@ -157,7 +157,9 @@ def _csv(path: Path) -> Iterator[Found]:
         except csv.Error as error:
             yield Problem(f"no valid CSV: {error}", "", f"{path}:{line + 1}")
         except UnicodeDecodeError:
-            yield Problem("no UTF-8 text", "save it as UTF-8", f"{path}:{line + 1}")
+            # The file is decoded in larger pieces than the rows that it gives.
+            where = f"{path}:{_undecodable_line(path.read_bytes())}"
+            yield Problem("no UTF-8 text", "save it as UTF-8", where)
 
 
 def _parquet(path: Path) -> Iterator[Found]:
@@ -191,11 +193,18 @@ def _texts(folder: Path) -> Iterator[Found]:
             )
             continue
         content = file.read_bytes()
-        try:
-            text = content.decode("utf-8-sig")
-        except UnicodeDecodeError as error:
-            line = content.count(b"\n", 0, error.start) + 1
+        if line := _undecodable_line(content):
             yield Problem("no UTF-8 text", "save it as UTF-8", f"{file}:{line}")
             continue
+        text = content.decode("utf-8-sig")
         value = {"id": name.removesuffix(file.suffix), "document": text}
         yield SourceRow(place=place, where=str(file), value=value)
+
+
+def _undecodable_line(content: bytes) -> int:
+    """Give the number of the first line that is no UTF-8; 0 when all are."""
+    try:
+        content.decode()
+    except UnicodeDecodeError as error:
+        return content.count(b"\n", 0, error.start) + 1
+    return 0

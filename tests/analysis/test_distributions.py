@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from specbench.analysis.distributions import Outputs, compare, differs
+from specbench.analysis.distributions import Outputs, compare, least_p_value
 
 OUTPUTS = 4
 
@@ -36,7 +36,7 @@ def rate(runs: int, prompts: int = 8, **arm: float) -> float:
             seed=seed,
             permutations=199,
         )
-        called += differs(found)
+        called += min(item.p_value for item in found) * len(found) <= 0.05
     return called / runs
 
 
@@ -60,7 +60,7 @@ def test_equal_sets_are_as_far_as_each_other() -> None:
 
 def test_an_equal_arm_is_called_different_as_seldom_as_promised() -> None:
     # 300 campaigns at 5%: a true rate of 5% exceeds 27 calls (9%) once in 600.
-    assert rate(300) <= 0.09
+    assert rate(300, prompts=4) <= 0.09
 
 
 @pytest.mark.parametrize("arm", [{"stop": 0.6}, {"first": 0.05}])
@@ -87,3 +87,28 @@ def test_sets_of_other_shape_are_refused(wrong: Outputs) -> None:
 def test_empty_outputs_are_outputs_too() -> None:
     found = compare({"p": [()]}, {"p": [(1, 2)]}, {"p": [(1, 2)]}, permutations=9)
     assert [item.arm for item in found] == [2.0, 1.0, 1.0]
+
+
+def test_few_outputs_have_a_least_p_value() -> None:
+    assert least_p_value([1]) == 0.5
+    assert least_p_value([2, 1]) == pytest.approx(1 / 12)
+    assert least_p_value([1] * 2000) == 1 / 1000
+
+
+def test_a_p_value_of_few_outputs_is_that_of_all_their_divisions() -> None:
+    # Lengths 5 and 6 of the arm, 1 and 2 of the control, 1 and 2 of the baseline: of the six
+    # divisions only the real one puts the arm as far away.
+    arm, control = {"p": [(7,) * 5, (7,) * 6]}, {"p": [(7,), (7, 7)]}
+    found = compare(arm, control, control, permutations=5_999)[0]
+    assert (found.arm, found.control) == (4.0, 0.0)
+    assert found.p_value == pytest.approx(1 / 6, abs=0.02)
+
+
+def test_many_outputs_are_divided_at_random() -> None:
+    # 12,870 ways to divide 8 and 8 outputs: more than are drawn.
+    arm, control = {"p": [(7,) * (9 + n) for n in range(8)]}, {"p": [(7,) * n for n in range(1, 9)]}
+    found = compare(arm, control, control, permutations=199)[0]
+    assert (found.arm, found.control) == (8.0, 0.0)
+    assert found.p_value == pytest.approx(1 / 200, abs=0.006)
+    same = compare(control, control, control, permutations=199)[0]
+    assert same.p_value > 0.3

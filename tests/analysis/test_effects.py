@@ -2,13 +2,15 @@ from __future__ import annotations
 
 import math
 
+import attrs
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from specbench.analysis.effects import Effect, Point, Role, effects, geometric_mean
+from specbench.analysis.effects import Effect, Point, Role, effects, geometric_mean, paired
 from specbench.analysis.intervals import t_interval
+from specbench.analysis.workload_gains import gain, workload_gains
 
 
 def point(block: int, arm: str, role: Role, value: float | None, excluded: str = "") -> Point:
@@ -112,3 +114,45 @@ def test_an_interval_agrees_with_scipys_own(logs: list[float]) -> None:
 @given(st.lists(st.floats(0.01, 100), min_size=1, max_size=20))
 def test_a_geometric_mean_agrees_with_scipys(values: list[float]) -> None:
     assert geometric_mean(values) == pytest.approx(float(stats.gmean(values)))
+
+
+def test_an_effect_tells_its_spread_its_deployments_and_a_weak_percentile() -> None:
+    plain = [point(block, "baseline", "baseline", 100) for block in (1, 2)]
+    again = point(1, "baseline-repeat", "noise_floor", 100)
+    weak = attrs.evolve(point(1, "x", "arm", 90), weak=True)
+    effect = only(effects([*plain, again, weak, point(2, "x", "arm", 110)]), "x")
+    # (1.1 - 0.9) / 1.0; two of the arm, three plain ones.
+    assert effect.spread == pytest.approx(0.2)
+    assert effect.deployments == 5
+    assert effect.weak
+    assert effect.bootstrap is None
+
+
+def test_a_bootstrap_stands_beside_the_interval_with_its_measured_coverage() -> None:
+    values = [100, 102, 98, 101, 103]
+    plain = [point(block, "baseline", "baseline", 100) for block in range(5)]
+    effect = only(effects([*plain, *(point(b, "x", "arm", v) for b, v in enumerate(values))]), "x")
+    assert effect.bootstrap is not None
+    assert effect.interval is not None
+    assert effect.bootstrap.coverage < 0.95
+    assert effect.interval.low < effect.bootstrap.interval.low
+
+
+def test_a_workloads_gain_is_the_geometric_mean_over_loads_and_needs_all_of_them() -> None:
+    def at(load: int, block: int, value: float | None) -> list[Point]:
+        plain = attrs.evolve(point(block, "baseline", "baseline", 1), concurrency=load)
+        arm = point(block, "x", "arm", value, "" if value else "success_rate")
+        return [plain, attrs.evolve(arm, concurrency=load)]
+
+    pairs = paired([*at(1, 1, 1.2), *at(8, 1, 0.9), *at(1, 2, 1.1), *at(8, 2, None)])
+    (found,) = workload_gains(pairs, "output_throughput", (1, 8))
+    assert found.gains == pytest.approx({1: math.sqrt(1.2 * 0.9)})
+    assert found.missing == ("load 8: block 2: success_rate",)
+    (lacking,) = workload_gains(pairs, "output_throughput", (1, 32))
+    assert lacking.gains == {}
+    assert lacking.missing == ("load 32: not measured",)
+
+
+def test_times_gain_when_they_fall() -> None:
+    assert gain("ttft_p95_s", 0.5) == 2
+    assert gain("output_throughput", 0.5) == 0.5

@@ -15,6 +15,7 @@ from specbench.cli.run_text import command
 from specbench.errors import StoreError
 from specbench.facts import JournalEntry
 from specbench.inspection.state import run_state
+from specbench.store.export import TABLES
 from specbench.whole_files import read_json, write_json
 from tests.conftest import FinishedRun, run_cli
 
@@ -235,7 +236,7 @@ def test_export_names_the_files_it_wrote(finished: FinishedRun, tmp_path: Path) 
     done = run_cli(*order)
     assert done.exit_code == 0, done.output
     assert sorted(map(Path, done.output.split())) == sorted(tmp_path.iterdir())
-    assert len(done.output.split()) == 24
+    assert len(done.output.split()) == 2 * len(TABLES)
     assert run_cli(*order, "--format", "csv").output.split()[0].endswith("experiments.csv")
 
 

@@ -97,6 +97,24 @@ def test_every_gate_passes(real: RealRun) -> None:
     assert agreed["n"] == 16
 
 
+def test_every_arm_has_a_verdict_from_the_control_of_two_baselines(real: RealRun) -> None:
+    with opened(real.folder / "results.duckdb") as connection:
+        found = rows(connection, "select * from correctness order by arm")
+    assert [row["arm"] for row in found] == ["draft-k3", "eagle3-k3", "ngram-k3"]
+    for row in found:
+        # Two captures of eight prompts in two blocks; two baselines give a pair for each capture.
+        assert (row["pairs"], row["outputs"], row["control_pairs"]) == (4, 32, 2)
+        assert row["verdict"] in ("pass", "pass-explained"), row["reason"]
+
+
+def test_captures_of_a_real_engine_hold_the_likely_tokens_of_every_place(real: RealRun) -> None:
+    for attempt in real.run.attempts():
+        for capture in attempt.captures():
+            count = capture["completion_tokens"]
+            assert len(capture["token_ids"]) == len(capture["candidates"]) == count
+            assert all(listed[0][1] == 0 and len(listed) <= 5 for listed in capture["candidates"])
+
+
 def test_acceptance_equals_accepted_over_drafted_read_by_hand(real: RealRun) -> None:
     with opened(real.folder / "results.duckdb") as connection:
         cells = {row["cell_id"]: row for row in rows(connection, "select * from cells")}

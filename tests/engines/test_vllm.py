@@ -27,6 +27,15 @@ def launched(method: Method[Any], **options: Any) -> Launch:
     return method.launch(method.options(**options), target())
 
 
+@pytest.mark.parametrize(
+    ("version", "drafted"), [("0.11.0", False), ("0.23.0", True), (None, True)]
+)
+def test_only_old_versions_do_not_draft_requests_that_ask_for_log_probabilities(
+    version: str | None, drafted: bool
+) -> None:
+    assert VLLM.drafts_with_logprobs(target(version=version)) is drafted
+
+
 def test_a_command_is_the_flags_of_the_target_and_the_json_of_the_arm(
     methods: Mapping[str, Method[Any]],
 ) -> None:

@@ -175,3 +175,12 @@ def test_activities_are_of_the_time_between_two_readings() -> None:
 )
 def test_only_visible_accelerators_are_read(visible: str | None, names: set[str]) -> None:
     assert {of for of, _ in read(Accelerators(nvml(gpm=False), visible))} == names
+
+
+def test_the_gpus_of_the_servers_own_environment_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str | None] = []
+    monkeypatch.setattr("specbench.observe.sampler.opened_accelerators", asked.append)
+    for visible in ("1", None):
+        with sampling(None, NAMES, 60, visible):
+            pass
+    assert asked == ["1", None]

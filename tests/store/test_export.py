@@ -43,9 +43,20 @@ def test_every_table_is_a_file_of_each_format(exported: Path) -> None:
             "verdicts",
             "effects",
             "repeats",
+            "decisions",
+            "decision_repeats",
+            "aa_validity",
+            "traffic_mix",
+            "drift",
+            "nodes",
+            "looks",
             "differences",
             "cell_differences",
             "anomalies",
+            "correctness",
+            "arm_correctness",
+            "correctness_controls",
+            "divergences",
             "facts",
             "warnings",
         )
@@ -60,7 +71,9 @@ def test_parquet_holds_the_rows_of_the_index(
     expected = indexed(finished, table)
     found = pq.read_table(exported / f"{table}.parquet").to_pylist()
     assert expected or table in MAY_BE_EMPTY
-    assert [{key: row[key] for key in expected[0]} for row in found] == expected
+    assert [
+        {key: row[key] for key in wanted} for row, wanted in zip(found, expected, strict=True)
+    ] == expected
 
 
 @pytest.mark.parametrize("table", TABLES)
@@ -125,9 +138,20 @@ def test_only_rows_of_the_run_are_written(two_runs: Path, tmp_path: Path) -> Non
         "verdicts": 0,
         "effects": 0,
         "repeats": 0,
+        "decisions": 0,
+        "decision_repeats": 0,
+        "aa_validity": 0,
+        "traffic_mix": 0,
+        "drift": 0,
+        "nodes": 0,
+        "looks": 0,
         "differences": 0,
         "cell_differences": 0,
         "anomalies": 0,
+        "correctness": 0,
+        "arm_correctness": 0,
+        "correctness_controls": 0,
+        "divergences": 0,
         "facts": 0,
         "warnings": 0,
     }

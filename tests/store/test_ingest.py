@@ -25,17 +25,41 @@ TABLES = (
     "requests",
     "counters",
     "captures",
+    "correctness",
+    "arm_correctness",
+    "correctness_controls",
+    "divergences",
     "verdicts",
     "differences",
     "cell_differences",
     "anomalies",
     "warnings",
+    "sampled_outputs",
     "effects",
     "repeats",
+    "step_costs",
+    "break_evens",
+    "correlations",
+    "decisions",
+    "decision_repeats",
+    "aa_validity",
+    "traffic_mix",
+    "drift",
+    "nodes",
+    "looks",
 )
 
-# Whether cells differ, and fit, depends on how this machine ran them; this engine warns of nothing.
-MAY_BE_EMPTY = ("cell_differences", "anomalies", "warnings")
+# Whether cells differ, and fit, depends on how this machine ran them; this engine warns of nothing,
+# its requests are greedy, and without noise no output parts from another.
+MAY_BE_EMPTY = (
+    "cell_differences",
+    "anomalies",
+    "warnings",
+    "sampled_outputs",
+    "aa_validity",
+    "traffic_mix",
+    "divergences",
+)
 
 
 def counter(text: str, name: str, position: int | None = None) -> float:

@@ -76,6 +76,15 @@ def test_optional_settings_are_sent_when_asked() -> None:
     )
 
 
+def test_log_probabilities_are_asked_by_token_id_and_only_where_a_wording_says_so() -> None:
+    names = ("logprobs", "top_logprobs", "return_tokens_as_token_ids")
+    timed = body(measured(PROMPTS, 1, wording())[0].wire)
+    assert not set(names) & set(timed)
+    captured = attrs.evolve(wording(), top_logprobs=5)
+    said = body(measured(PROMPTS, 1, captured)[0].wire)
+    assert [said[name] for name in names] == [True, 5, True]
+
+
 def test_passes_go_over_all_prompts_and_are_salted_apart() -> None:
     requests = measured(PROMPTS, 12, wording())
     assert [r.prompt_id for r in requests] == [f"p{n % 5}" for n in range(12)]

@@ -48,6 +48,18 @@ def test_a_built_in_workload_is_large_licensed_and_has_the_digest_that_it_states
     assert "Apache-2.0" in said
 
 
+@pytest.mark.parametrize("name", ["python-source", "captures"])
+def test_pieces_of_source_files_are_of_many_files_and_have_the_digest_that_is_stated(
+    name: str,
+) -> None:
+    folder = ROOT / "workloads/python-source"
+    content = read_workload(folder / f"{name}.jsonl")
+    assert content.sha256 in (folder / "README.md").read_text()
+    assert {prompt.licence for prompt in content.prompts} == {"PSF-2.0"}
+    files = [prompt.source.split(",")[0] for prompt in content.prompts]
+    assert len(set(files)) == len(files) >= 24
+
+
 @pytest.mark.parametrize("name", LEAST)
 def test_the_length_tables_of_the_docs_are_measured(name: str) -> None:
     assert table_row(name) in (ROOT / "docs/workloads.md").read_text()

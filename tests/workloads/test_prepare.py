@@ -141,6 +141,17 @@ def test_custom_rows_are_named_by_their_line(tmp_path: Path) -> None:
     assert made(tmp_path / "c.jsonl", max_tokens=9).prompts[0].max_tokens == 9
 
 
+def test_a_table_keeps_when_its_rows_arrived(tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_text("prompt,time\nSay hi,1700000000.25\nGo,1700000003\nWhy,\n")
+    prompts = made(tmp_path / "t.csv", columns={"arrival_s": "time"}).prompts
+    assert [p.arrival_s for p in prompts] == [1700000000.25, 1700000003.0, None]
+    (tmp_path / "t.csv").write_text("prompt,time\nSay hi,noon\nGo,-1\n")
+    mapped = ("--column", "arrival_s=time")
+    refused = run_cli("workload", "prepare", tmp_path / "t.csv", "-o", tmp_path / "o", *mapped)
+    assert "t.csv:2: an arrival at 'noon', which is no number" in str(refused.exception)
+    assert "t.csv:3: an arrival at '-1'" in str(refused.exception)
+
+
 def test_tables_have_mapped_columns(tmp_path: Path) -> None:
     rows = [
         {"key": "a", "ask": 'Say "hi",\nplease', "kind": "x"},
@@ -242,6 +253,40 @@ def test_a_cut_copy_is_named_by_its_line(
     result = run_cli("workload", "prepare", path, "-o", tmp_path / "out.jsonl")
     assert isinstance(result.exception, ExperimentError)
     assert re.search(said, str(result.exception)), str(result.exception)
+    assert not (tmp_path / "out.jsonl").exists()
+
+
+def table(path: Path, rows: Rows) -> Path:
+    with path.open("w", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(["id", "prompt"])
+        writer.writerows([n, "Say\nit"] for n, _ in enumerate(rows))
+    return path
+
+
+@pytest.mark.parametrize(
+    ("name", "write", "rows", "line"),
+    [
+        ("q.jsonl", lines, QUESTIONS, 2),
+        ("h.jsonl", lines, HUMANEVAL * 3, 2),
+        ("c.jsonl", lines, CUSTOM * 3, 1),
+        ("o.jsonl", lines, OPENAI * 3, 2),
+        ("d.jsonl", lines, DOCUMENTS, 3),
+        ("s.json", array, SHAREGPT, 7),
+        # Each row of this table takes two lines.
+        ("t.csv", table, CUSTOM * 9, 8),
+    ],
+)
+def test_a_byte_that_is_no_text_is_named_by_its_line(
+    tmp_path: Path, name: str, write: Callable[[Path, Rows], Path], rows: Rows, line: int
+) -> None:
+    path = write(tmp_path / name, rows)
+    content = path.read_bytes().split(b"\n")
+    content[line - 1] = content[line - 1][:-3] + b"\xff" + content[line - 1][-2:]
+    path.write_bytes(b"\n".join(content))
+    result = run_cli("workload", "prepare", path, "-o", tmp_path / "out.jsonl")
+    assert isinstance(result.exception, ExperimentError)
+    assert f"{path}:{line}: no UTF-8 text" in str(result.exception)
     assert not (tmp_path / "out.jsonl").exists()
 
 

@@ -33,6 +33,7 @@ class Ask:
     """What makes this sample differ from others; empty for greedy."""
     salt: str
     top_logprobs: int | None
+    tokens_as_ids: bool
     thinking: bool
 
 
@@ -55,6 +56,7 @@ def ask(body: dict[str, Any], request_id: str) -> Ask:
         sampled=f"{temperature:g}/{body.get('seed', request_id)}" if temperature else "",
         salt=str(body.get("cache_salt") or ""),
         top_logprobs=int(body.get("top_logprobs") or 0) if body.get("logprobs") else None,
+        tokens_as_ids=bool(body.get("return_tokens_as_token_ids")),
         thinking=bool(template.get("enable_thinking", True)),
     )
 
@@ -148,11 +150,14 @@ class Answer:
         top, said = self.asked.top_logprobs, self.script.answer
         if top is None:
             return None
+        named = _by_id if self.asked.tokens_as_ids else str
         return [
             TokenLogprob(
-                text=said.between(place, place + 1)[0],
+                text=named(said.between(place, place + 1)[0]),
                 logprob=said.candidates(place)[said.rank(place)][1],
-                others=said.candidates(place)[:top],
+                others=tuple(
+                    (named(token), logprob) for token, logprob in said.candidates(place)[:top]
+                ),
             )
             for place in places
         ]
@@ -161,6 +166,11 @@ class Answer:
         if not self._served.depth:
             return None
         return VerifiedDrafts(drafted=tuple(self.drafted), accepted=tuple(self.accepted))
+
+
+def _by_id(token: str) -> str:
+    """Give a token as vLLM names it upon `return_tokens_as_token_ids`."""
+    return f"token_id:{token_id(token)}"
 
 
 def refusal(served: Served, body: dict[str, Any]) -> tuple[int, bytes] | None:

@@ -75,6 +75,10 @@ CONFIG_FACTS = {
 PER_REQUEST_SINCE = (0, 32)
 """First read version that tells the acceptance of each request; 0.24 does not."""
 
+LOGPROBS_SINCE = (0, 23)
+"""First read version that drafts requests which ask for log-probabilities: 0.11 silently does not
+(vllm/v1/spec_decode/utils.py:is_spec_decode_unsupported)."""
+
 GRAPH_MODE = "compilation_config.cudagraph_mode"
 GRAPH_MODES = {
     "0": "NONE",
@@ -154,6 +158,11 @@ class VllmEngine(Engine):
         if version is None or version < PER_REQUEST_SINCE:
             return None
         return Launch(arguments=("--per-request-spec-decode-metrics", "summary"))
+
+    def drafts_with_logprobs(self, target: Target) -> bool:
+        """Tell so of 0.23 and later; none between 0.11 and 0.23 was read."""
+        version = fields.parsed(target.version) if target.version else fields.NEWEST
+        return version is None or version >= LOGPROBS_SINCE
 
     def setting(self, fact: str, value: str) -> Setting | None:
         """Give the flag or variable that takes from a baseline what a method loses.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+from pathlib import Path
 from types import ModuleType
 
 import pytest
@@ -11,9 +12,8 @@ from specbench.engines.simulated.cost import Load
 from specbench.engines.simulated.engine import KNOWN_FLAGS
 from specbench.engines.simulated.faults import NAMES
 from specbench.engines.simulated.presets import GH200X4_70B, H200_6B, PRESETS
-from tests.conftest import CAPTURES, ROOT
+from tests.conftest import CAPTURES, ROOT, made_once
 
-pytestmark = pytest.mark.xdist_group("presets")
 H200 = CAPTURES / "vllm-0.23.0-h200"
 
 
@@ -30,9 +30,14 @@ def fitting() -> ModuleType:
 
 
 @pytest.fixture(scope="module")
-def table(fitting: ModuleType) -> list[str]:
+def table(fitting: ModuleType, tmp_path_factory: pytest.TempPathFactory) -> list[str]:
     """What the fit prints, real beside simulated. Played once: it takes seconds."""
-    return fitting.table(H200, H200_6B)  # type: ignore[no-any-return]
+
+    def play(_: Path) -> str:
+        return "\n".join(fitting.table(H200, H200_6B))
+
+    _, text = made_once(tmp_path_factory, "preset-table", play)
+    return text.split("\n")
 
 
 @pytest.mark.parametrize("arm", ["baseline", "draft-k3", "ngram-k3", "eagle-k3"])
