@@ -14,7 +14,8 @@ from collections.abc import Callable
 
 if sys.platform == "linux":
     # Edges: what was read to its end is not looked at again before more has come.
-    _ASKED = select.EPOLLIN | select.EPOLLRDHUP | select.EPOLLET
+    _BYTES_ONLY = select.EPOLLIN
+    _ASKED = _BYTES_ONLY | select.EPOLLRDHUP | select.EPOLLET
 _MOST_IN_A_ROW = 64
 """Sockets that are called before the loop looks at its timers again."""
 
@@ -53,6 +54,6 @@ class WatchedSockets:
             if on_readable is None:
                 continue
             left = on_readable()
-            if (left or what != select.EPOLLIN) and file in calls:
+            if (left or what != _BYTES_ONLY) and file in calls:
                 # Set anew, an edge is reported if there is something to read, an end included.
                 epoll.modify(file, _ASKED)
