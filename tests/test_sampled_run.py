@@ -7,9 +7,9 @@ import json
 import attrs
 import pytest
 
-from specbench.report import tables
 from specbench.report.content import read_content
 from specbench.report.sampled import sampled_section
+from specbench.report.tables.cells import cells_table
 from specbench.store.store import opened, rows
 from tests.conftest import SMALL, FinishedRun, run_cli, run_small
 
@@ -69,7 +69,7 @@ def test_without_a_prefix_cache_no_server_looks_anything_up(ran: FinishedRun) ->
     assert [tuple(cell.values()) for cell in cells] == [(0, None)] * 3
     assert {(row["outcome"], row["observed"]) for row in ruled} == {("pass", "no look-ups")}
     assert all("--no-enable-prefix-caching" in row["command"] for row in launched)
-    assert "<th>prefix hits</th>" in tables.cells_table(content)
+    assert "<th>prefix hits</th>" in cells_table(content)
 
 
 def test_a_difference_stands_out_and_what_is_undecided_says_why(ran: FinishedRun) -> None:
