@@ -2,6 +2,7 @@
 
     python benchmarks/client.py            five rounds, about 15 minutes, on a quiet machine
     python benchmarks/client.py --short    one round of smaller work, about a minute
+    python benchmarks/client.py --case "512 streams" --case memory    only those
 
 Builds the reference server (one core) and reader (the other core) with g++. Within a round every
 client does each case's work in turn; a ratio is taken inside its round, and what is shown is the
@@ -164,12 +165,20 @@ def memory_case(*, short: bool) -> Case:
     )
 
 
+def named(found: tuple[Case, ...], parts: list[str] | None) -> tuple[Case, ...]:
+    """Give the cases whose name has one of the parts in it; all when there is no part."""
+    return tuple(
+        case for case in found if parts is None or any(part in case.name for part in parts)
+    )
+
+
 def main() -> None:
     """Build, measure and print."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--short", action="store_true", help="one round of smaller work")
     parser.add_argument("--rounds", type=int, help="instead of five, or of one with --short")
     parser.add_argument("--no-memory", action="store_true", help="without the case of memory")
+    parser.add_argument("--case", action="append", help="only cases whose name has this in it")
     parser.add_argument("--json", type=Path, help="every single result, too")
     asked = parser.parse_args()
     require_tools()
@@ -180,10 +189,10 @@ def main() -> None:
         )
         with serving(server_program) as server:
             rounds = asked.rounds or (1 if asked.short else 5)
-            chosen = cases(short=asked.short)
+            chosen = named(cases(short=asked.short), asked.case)
             results = measured(server, reader, chosen, rounds)
-            if not asked.no_memory:
-                watched = memory_case(short=asked.short)
+            watching = () if asked.no_memory else (memory_case(short=asked.short),)
+            for watched in named(watching, asked.case):
                 chosen = (*chosen, watched)
                 results[watched.name, "specbench, uvloop"] = [ours(server, watched, "uvloop")]
     if asked.json:

@@ -54,6 +54,7 @@ def main() -> None:
     anyio.run(anyio.sleep, 0, backend_options=options)
     usable_clock(Address.of(url))
     peaks_mb = []
+    window: Window | None = None
     for repeat in range(asked.repeats):
         wording = Wording(
             host=f"127.0.0.1:{asked.port}",
@@ -71,6 +72,8 @@ def main() -> None:
             arrivals_ns=arrivals_ns(load, asked.rate, "1") if asked.rate else (),
             max_in_flight=4096,
         )
+        # A campaign has written the last window away before it drives the next.
+        window = None
         before = resource.getrusage(resource.RUSAGE_SELF)
         window = anyio.run(drive, requests, point, backend_options=options)
         after = resource.getrusage(resource.RUSAGE_SELF)

@@ -88,8 +88,9 @@ class Output:
 class Window:
     """One measured window: rows in the order of their index."""
 
-    rows: tuple[RequestRow, ...]
-    outputs: tuple[Output, ...]
+    # Event loops build the repr of what they return: with every stamp, it outweighs the window.
+    rows: tuple[RequestRow, ...] = attrs.field(repr=False)
+    outputs: tuple[Output, ...] = attrs.field(repr=False)
     concurrency: int | None
     """None under an open load."""
     clock: ClockKind

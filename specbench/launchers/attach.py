@@ -11,6 +11,8 @@ import shutil
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
+from urllib.parse import urlsplit
+from urllib.request import getproxies, proxy_bypass
 
 import httpx
 
@@ -70,7 +72,20 @@ async def _first_model(client: httpx.AsyncClient, base_url: str) -> str:
         return str(answer.json()["data"][0]["id"])
     except (httpx.HTTPError, ValueError, LookupError, TypeError) as error:
         said = str(error) or type(error).__name__
-        raise DeploymentError(f"{url} names no model: {said}", kind="unreachable") from error
+        raise DeploymentError(
+            f"{url} names no model: {said}{_unused_proxy(url)}", kind="unreachable"
+        ) from error
+
+
+def _unused_proxy(url: str) -> str:
+    """Say so where the environment names a proxy for a URL: nothing here goes through it."""
+    parts = urlsplit(url)
+    if parts.scheme not in getproxies() or proxy_bypass(parts.hostname or ""):
+        return ""
+    return (
+        f"; the environment names a proxy for {parts.scheme}, which is not used: "
+        "measure where the server can be reached directly"
+    )
 
 
 async def _answers(client: httpx.AsyncClient, url: str) -> bool:

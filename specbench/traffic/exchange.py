@@ -9,6 +9,7 @@ import attrs
 
 from specbench.facts import Candidates, Output, RequestRow, RequestStatus
 from specbench.traffic.candidates import candidates
+from specbench.traffic.plain_reads import PlainChoice
 from specbench.traffic.requests import TimedRequest
 from specbench.traffic.server_events import Event, Speculation, Usage
 
@@ -52,6 +53,26 @@ class Exchange:
     token_ids: array[int] | None = None
     candidates: list[Candidates] | None = None
 
+    def take_plain(self, choices: Sequence[PlainChoice], stamps_ns: Sequence[int]) -> None:
+        """Take in events of one read each that do nothing but add text."""
+        first_ns, last_ns = stamps_ns[0], stamps_ns[-1]
+        # Two reads of what arrived at once have one stamp.
+        self.merged_events += len(stamps_ns) - len(set(stamps_ns))
+        if self.event_ns and self.event_ns[-1] == first_ns:
+            self.merged_events += 1
+        self.event_ns.extend(stamps_ns)
+        self.text += "".join([choice.delta.content for choice in choices]).encode()
+        for choice, stamp_ns in zip(choices, stamps_ns, strict=True):
+            ids = choice.token_ids
+            self.event_tokens.append(None if ids is None else len(ids))
+            if ids:
+                self._take_ids(ids, stamp_ns)
+        if self.first_event_ns is None:
+            self.first_event_ns = first_ns
+        if self.first_payload_ns is None:
+            self.first_payload_ns = first_ns
+        self.last_event_ns = self.last_payload_ns = last_ns
+
     def take_all(self, events: Sequence[Event], stamps_ns: Sequence[int]) -> None:
         """Take several events in. Those that only add text take a short way."""
         add_stamp, add_tokens = self.event_ns.append, self.event_tokens.append
@@ -62,9 +83,9 @@ class Exchange:
                 choice = choices[0]
                 said = choice.delta and choice.delta.content
                 ids = choice.token_ids
-                middle = self.first_payload_ns and not (
-                    choice.finish_reason or event.usage or choice.logprobs
-                )
+                ends = choice.finish_reason or event.usage or event.metrics
+                rare = ends or event.error or choice.logprobs
+                middle = self.first_payload_ns and not rare
                 if said and middle and (ids is None or self.token_ids is not None):
                     add_stamp(stamp_ns)
                     text += said.encode()

@@ -24,16 +24,20 @@ from specbench.experiment.load import Timeouts
 from specbench.facts import RequestRow
 from specbench.traffic.absolute_timer import AbsoluteTimer
 from specbench.traffic.address import Address
+from specbench.traffic.connection import Connection, Reading
 from specbench.traffic.exchange import Exchange
 from specbench.traffic.parts import Part
 from specbench.traffic.requests import TimedRequest, following
-from specbench.traffic.stream import Connection, Reading, connection, usable_clock
+from specbench.traffic.stream import connection, usable_clock
 from specbench.units import NS_PER_S, seconds
 
 OnRow = Callable[[RequestRow], None]
 Stop = Callable[[], bool]
 LEAD_NS = 50_000_000
 """From the call to an open load's first instant: connections and timer are ready by then."""
+AWAKE_NS = 200_000
+"""Before its instant an open load's request is waited for awake: about what waking up takes, with
+the reads that are ready just then."""
 SPARE = 16
 """Idle connections below which an open load opens more."""
 HEARTBEAT_NS = 5_000_000
@@ -84,7 +88,7 @@ class Drive(ABC):
         self._on_row = on_row
         self._stop = stop
         self._connections: list[Connection] = []
-        self._finished: list[Exchange] = []
+        self._finished: deque[Exchange] = deque()
         self._dispatch_ns: array[int] = array("q")
         self._loop_lag_ns: array[int] = array("q")
         self._beat_ns = 0
@@ -222,9 +226,15 @@ class Drive(ABC):
 
     def _part(self, started_unix_s: float, cpu_share: float) -> Part:
         reading = self._reading
+        rows, outputs = [], []
+        while self._finished:
+            # One by one: a window of long streams is not held twice.
+            exchange = self._finished.popleft()
+            rows.append(exchange.row())
+            outputs.append(exchange.output())
         return Part(
-            rows=tuple(exchange.row() for exchange in self._finished),
-            outputs=tuple(exchange.output() for exchange in self._finished),
+            rows=tuple(rows),
+            outputs=tuple(outputs),
             clock=reading.clock,
             started_unix_s=started_unix_s,
             event_loop=type(asyncio.get_running_loop()).__module__.partition(".")[0],
@@ -294,6 +304,8 @@ class OpenDrive(Drive):
         self._growing = False
         self._start_ns = 0
         self._timer: AbsoluteTimer
+        # Reads that wait meanwhile lose nothing where the kernel stamps them.
+        self._awake_ns = AWAKE_NS if self._reading.clock == "kernel" else 0
 
     def _first_connections(self) -> int:
         # A second's arrivals; more are opened while the load goes on.
@@ -313,7 +325,7 @@ class OpenDrive(Drive):
         self._start_ns = start_ns + LEAD_NS
         self._idle = list(self._connections)
         if self._arrivals_ns:
-            self._timer.at(self._start_ns + self._arrivals_ns[0])
+            self._timer.at(self._start_ns + self._arrivals_ns[0] - self._awake_ns)
 
     def _is_done(self) -> bool:
         return self._next >= len(self._arrivals_ns) and not self._in_flight and not self._waiting
@@ -325,9 +337,11 @@ class OpenDrive(Drive):
             self._waiting.clear()
         while self._next < len(self._arrivals_ns):
             scheduled_ns = self._start_ns + self._arrivals_ns[self._next]
-            if scheduled_ns > _now():
-                self._timer.at(scheduled_ns)
+            if scheduled_ns - _now() > self._awake_ns:
+                self._timer.at(scheduled_ns - self._awake_ns)
                 break
+            while _now() < scheduled_ns:
+                pass
             self._arrive(self._requests[self._next], scheduled_ns)
             self._next += 1
         if self._is_done():

@@ -18,8 +18,8 @@ from specbench.units import seconds
 class Part:
     """One client process's part of a window. Samples are whole, so that merging is exact."""
 
-    rows: tuple[RequestRow, ...]
-    outputs: tuple[Output, ...]
+    rows: tuple[RequestRow, ...] = attrs.field(repr=False)
+    outputs: tuple[Output, ...] = attrs.field(repr=False)
     clock: ClockKind
     started_unix_s: float
     event_loop: str
@@ -61,9 +61,11 @@ def most_in_flight(rows: Sequence[RequestRow]) -> int:
 
 
 def _client(parts: Sequence[Part], rows: Sequence[RequestRow]) -> ClientFacts:
-    lag = np.concatenate([np.asarray(part.lag_ns, dtype=np.int64) for part in parts])
-    dispatch = np.concatenate([np.asarray(part.dispatch_ns, dtype=np.int64) for part in parts])
-    loop_lag = np.concatenate([np.asarray(part.loop_lag_ns, dtype=np.int64) for part in parts])
+    lag_p50_s, lag_p99_s, lag_max_s = _quantiles_s([p.lag_ns for p in parts], 0.5, 0.99, 1.0)
+    dispatch_p50_s, dispatch_p95_s, dispatch_p99_s = _quantiles_s(
+        [part.dispatch_ns for part in parts], 0.5, 0.95, 0.99
+    )
+    (loop_lag_p99_s,) = _quantiles_s([part.loop_lag_ns for part in parts], 0.99)
     events = sum(len(row.event_ns) for row in rows)
     merged = sum(row.merged_events for row in rows)
     first_ns = min((row.sent_ns for row in rows), default=0)
@@ -74,13 +76,13 @@ def _client(parts: Sequence[Part], rows: Sequence[RequestRow]) -> ClientFacts:
         cpu_share=max(part.cpu_share for part in parts),
         events=events,
         merged_share=merged / events if events else 0.0,
-        lag_p50_s=_quantile_s(lag, 0.5) if lag.size else None,
-        lag_p99_s=_quantile_s(lag, 0.99) if lag.size else None,
-        lag_max_s=_quantile_s(lag, 1.0) if lag.size else None,
-        loop_lag_p99_s=_quantile_s(loop_lag, 0.99),
-        dispatch_p50_s=_quantile_s(dispatch, 0.5),
-        dispatch_p95_s=_quantile_s(dispatch, 0.95),
-        dispatch_p99_s=_quantile_s(dispatch, 0.99),
+        lag_p50_s=lag_p50_s,
+        lag_p99_s=lag_p99_s,
+        lag_max_s=lag_max_s,
+        loop_lag_p99_s=loop_lag_p99_s or 0.0,
+        dispatch_p50_s=dispatch_p50_s or 0.0,
+        dispatch_p95_s=dispatch_p95_s or 0.0,
+        dispatch_p99_s=dispatch_p99_s or 0.0,
         reached_in_flight=most_in_flight(rows),
         unstamped_reads=sum(part.unstamped_reads for part in parts),
         clock_error_s=seconds(max(part.clock_error_ns for part in parts)),
@@ -88,5 +90,13 @@ def _client(parts: Sequence[Part], rows: Sequence[RequestRow]) -> ClientFacts:
     )
 
 
-def _quantile_s(values_ns: np.ndarray[tuple[int], np.dtype[np.int64]], share: float) -> float:
-    return seconds(float(np.quantile(values_ns, share))) if values_ns.size else 0.0
+def _quantiles_s(samples_ns: Sequence[array[int]], *shares: float) -> list[float | None]:
+    """Give quantiles of all samples together, in seconds; None of none.
+
+    A long window has millions: they are put together once, and not copied again.
+    """
+    values_ns = np.concatenate([np.asarray(one, dtype=np.int64) for one in samples_ns])
+    if not values_ns.size:
+        return [None for _ in shares]
+    found_ns = np.quantile(values_ns, shares, overwrite_input=True)
+    return [seconds(float(one)) for one in found_ns]

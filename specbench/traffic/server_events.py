@@ -115,13 +115,14 @@ decode = msgspec.json.Decoder(Event).decode
 def decode_whole(bodies: Sequence[bytes]) -> list[Event] | None:
     """Give the events of bodies that are one whole event of one line each, or None.
 
-    Nearly all are, and are then decoded in one go. JSON escapes its line ends, so what separates
-    two events cannot lie inside one; anything else that a body may hold is no JSON.
+    Nearly all are, and are then decoded in one go. What separates two events has the only line ends
+    that there are, so it cannot lie inside one; anything else that a body may hold is no JSON.
     """
     if [body[-2:] for body in bodies].count(b"\n\n") != len(bodies) or not bodies:
         return None
     body = b"".join(bodies)
-    if not body.startswith(_DATA):
+    one_line_each = body.count(b"\n") == 2 * len(bodies) and b"\r" not in body
+    if not (one_line_each and body.startswith(_DATA)):
         return None
     try:
         events = _decode_list(b"[%b]" % body[len(_DATA) : -2].replace(b"\n\n" + _DATA, b","))

@@ -13,6 +13,9 @@ import httpx
 import pytest
 
 from specbench.artifacts import RunFolder
+from specbench.errors import DeploymentError
+from specbench.experiment.model import AttachedServer
+from specbench.launchers.attach import attached
 from specbench.launchers.local import free_port
 from specbench.store.store import opened, rows
 from tests.conftest import SMALL, run_small
@@ -239,3 +242,22 @@ def test_servers_and_arms_must_match(tmp_path: Path) -> None:
     assert "no server for arm 'eagle-k3'" in said
     assert "a server for 'other', which is no arm" in said
     assert "2 arms share http://127.0.0.1:1" in said
+
+
+@pytest.mark.parametrize(("bypassed", "said"), [("", True), ("127.0.0.1", False)])
+def test_a_server_behind_a_proxy_only_is_refused_with_the_reason(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, bypassed: str, said: bool
+) -> None:
+    for name in ("http_proxy", "no_proxy"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:9")
+    monkeypatch.setenv("NO_PROXY", bypassed)
+
+    async def attach() -> None:
+        asked = AttachedServer(base_url="http://127.0.0.1:1")
+        async with attached(asked, tmp_path / "log", "/metrics"):
+            pass
+
+    with pytest.raises(DeploymentError, match="names no model") as refused:
+        asyncio.run(attach())
+    assert ("names a proxy for http, which is not used" in str(refused.value)) is said

@@ -12,9 +12,10 @@ from specbench.client_facts import ClockKind
 from specbench.experiment.load import Timeouts
 from specbench.facts import RequestRow
 from specbench.traffic.address import Address
+from specbench.traffic.connection import Connection, Reading
 from specbench.traffic.exchange import Exchange
 from specbench.traffic.requests import TimedRequest
-from specbench.traffic.stream import Connection, Reading, connection
+from specbench.traffic.stream import connection
 
 Serve = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 PATIENT = Timeouts(request_s=5)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import itertools
 import shutil
 import ssl
 import subprocess
@@ -11,8 +10,6 @@ import time
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from specbench.client_facts import ClockKind
 from specbench.experiment.load import Timeouts
@@ -20,9 +17,9 @@ from specbench.experiment.model import Gates
 from specbench.facts import RequestRow
 from specbench.judge import cells
 from specbench.traffic.address import Address
+from specbench.traffic.connection import Reading
 from specbench.traffic.exchange import Exchange
-from specbench.traffic.response import Response
-from specbench.traffic.stream import Reading, connection, usable_clock
+from specbench.traffic.stream import connection, usable_clock
 from tests.conftest import CAPTURES
 from tests.traffic.faulty_server import (
     DONE,
@@ -466,40 +463,3 @@ def test_a_loop_that_is_late_does_not_stamp_late() -> None:
 
     reading = asyncio.run(run())
     assert max(reading.lag_ns) > held_ns * 0.9
-
-
-STREAMS = sorted(CAPTURES.glob("*/*/stream.sse"))
-
-
-def parsed(reads: list[bytes]) -> Exchange:
-    """Feed a response in reads of one stamp each."""
-    finished = Exchange(request(), lambda _: None, 0)
-    response = Response(finished)
-    for stamp_ns, data in enumerate(reads, start=1):
-        response.stamp_ns = stamp_ns
-        response.feed(data)
-    assert response.done
-    return finished
-
-
-@settings(deadline=None)
-@given(
-    which=st.sampled_from(STREAMS),
-    places=st.lists(st.integers(0, 10**6), max_size=60),
-    chunked=st.integers(1, 5000),
-)
-def test_a_recorded_stream_gives_one_row_however_http_and_reads_cut_it(
-    which: Path, places: list[int], chunked: int
-) -> None:
-    body = which.read_bytes()
-    wire = HEAD + b"".join(
-        chunk(body[place : place + chunked]) for place in range(0, len(body), chunked)
-    )
-    wire += END
-    edges = [0, *sorted({place % len(wire) for place in places} - {0}), len(wire)]
-    cut = parsed([wire[start:end] for start, end in itertools.pairwise(edges)])
-    whole = parsed([HEAD + chunk(body) + END])
-    assert cut.output() == whole.output()
-    assert cut.event_tokens == whole.event_tokens
-    assert cut.completion_tokens == whole.completion_tokens
-    assert cut.finish_reason == whole.finish_reason == "length"
