@@ -45,6 +45,10 @@ class Content:
     looked: list[Row]
     """One row; none where nobody looked before."""
     sampled_outputs: list[Row]
+    decisions: list[Row]
+    """The ruling on each arm and workload, on the declared metric and loads."""
+    aa_validity: list[Row]
+    traffic_mix: list[Row]
     correctness: list[Row]
     """The gate's verdict on each arm at each concurrency."""
     arm_correctness: list[Row]
@@ -154,6 +158,15 @@ def read_content(connection: duckdb.DuckDBPyConnection, run_id: str | None) -> C
         sampled_outputs=read(
             "select * from sampled_outputs where run_id = ? "
             "order by stratum, sampling, concurrency, arrival_rate, arm, respect"
+        ),
+        decisions=read(
+            "select * from decisions where run_id = ? "
+            "order by stratum, sampling, estimate desc, arm"
+        ),
+        aa_validity=read("select * from aa_validity where run_id = ? order by stratum, sampling"),
+        traffic_mix=read(
+            "select * from traffic_mix where run_id = ? "
+            "order by sampling, concurrency, arrival_rate, arm"
         ),
         correctness=read("select * from correctness where run_id = ? order by arm, concurrency"),
         arm_correctness=read("select * from arm_correctness where run_id = ? order by arm"),

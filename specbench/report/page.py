@@ -18,6 +18,7 @@ from specbench.report.charts.figure import Figure
 from specbench.report.charts.sections import SECTIONS, figures
 from specbench.report.content import Content, read_content
 from specbench.report.correctness import correctness_panel
+from specbench.report.decision import decision_section
 from specbench.report.sampled import sampled_section
 from specbench.report.tables.cells import cells_table
 from specbench.report.tables.differences import (
@@ -84,6 +85,7 @@ def html_page(content: Content, drawn: Sequence[Figure]) -> str:
         banner=_banner(content),
         question=escape(experiment["question"]),
         lead=escape(_lead(content)),
+        decision=decision_section(content),
         effects=effects_table(content),
         figures="".join(_sections(content, drawn)),
         differences=differences_table(content),

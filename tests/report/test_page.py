@@ -55,6 +55,7 @@ def test_the_page_stands_alone_and_says_everything(finished: FinishedRun) -> Non
     assert outline.outside == []
     assert outline.headings == [
         "Does the walk work?",
+        "What may be claimed",
         "Effects",
         "Speed-up by workload and load",
         "Acceptance against speed-up",
