@@ -113,12 +113,16 @@ def rebuild(runs: Path, run_id: str, results: Path, out: Path) -> None:
     build_index(runs, results)
     (page,) = write_reports(results, run_id, out, ("html",))
     page.replace(out / "report.html")
-    with opened(results) as connection:
-        numbers = json.dumps(plain(read_content(connection, run_id)), indent=1, default=str)
-    (out / "numbers.json").write_text(numbers + "\n", encoding="utf-8")
+    (out / "numbers.json").write_text(numbers(results, run_id), encoding="utf-8")
     for table in export(results, run_id, out / "tables", ("csv",)):
         if table.stem == "requests":  # a line a request: the archive holds them
             table.unlink()
+
+
+def numbers(results: Path, run_id: str) -> str:
+    """Give what a report says, for machines."""
+    with opened(results) as connection:
+        return json.dumps(plain(read_content(connection, run_id)), indent=1, default=str) + "\n"
 
 
 def _encode(path: Path) -> None:

@@ -340,7 +340,7 @@ WARNINGS: tuple[LogPattern, ...] = (
     _warning(
         "draft_shortened",
         r"^Overriding draft model max model len from \d+ to \d+$",
-        "beyond that length nothing is drafted",
+        "beyond that length nothing is drafted; nothing is lost where the target serves no longer",
     ),
 )
 """Warnings that change what a measurement means."""
