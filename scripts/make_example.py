@@ -4,8 +4,9 @@
 
 Writes OUT/run.tar.xz, and what is made from it and can be made again: report.html, numbers.json and
 tables/; beside them the document and the provenance. What names the machine is replaced: its host
-name, its addresses and the folder of the document. Parquet files hold the same tables, in an encoding that xz makes small. Of
-what was written anew the digests are written anew: they tell that the archive is whole.
+name, its addresses and the folder of the document. Parquet files hold the same tables, in an
+encoding that xz makes small. Of what was written anew the digests are written anew: they tell that
+the archive is whole.
 """
 
 from __future__ import annotations
