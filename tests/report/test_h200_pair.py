@@ -19,6 +19,19 @@ PAGE = (PAIR / "README.md").read_text()
 ARMS = ("baseline-repeat", "ngram-k3", "draft-k3", "eagle-k3")
 LOADS = (1, 8, 32, 128)
 RATIOS = ("output_throughput", "tpot_p50_s", "ttft_p50_s", "e2e_p50_s")
+STEADY = """
+with measured as (
+    select block, arm, concurrency, steady_throughput as steady
+    from cells join deployments using (deployment_id)
+),
+plain as (
+    select block, concurrency, exp(avg(ln(steady))) as steady from measured
+    where arm = 'baseline' or (arm = 'baseline-repeat' and ? <> 'baseline-repeat')
+    group by all
+)
+select measured.steady / plain.steady from measured join plain using (block, concurrency)
+where arm = ? and concurrency = ? order by block
+"""
 COMPARED = ("tpot_p50_ms", "output_throughput", "acceptance_rate")
 
 
@@ -77,7 +90,16 @@ def test_the_page_says_the_ratios_of_both_blocks(index: duckdb.DuckDBPyConnectio
                     metric,
                 )
                 said.append(", ".join(f"{ratio:.2f}" for (ratio,) in ratios))
+            steady = ", ".join(f"{ratio:.2f}" for (ratio,) in rows(index, STEADY, arm, arm, load))
+            said.insert(2, steady)
             assert f"| {load} | {arm} | {' | '.join(said)} |" in PAGE
+
+
+def test_at_128_the_ends_of_the_window_decide_and_the_report_says_so(
+    index: duckdb.DuckDBPyConnection,
+) -> None:
+    told = rows(index, "select distinct kind, arm, concurrency from anomalies order by arm")
+    assert told == [("ends_of_the_window_decide", arm, 128) for arm in ("draft-k3", "eagle-k3")]
 
 
 def test_the_page_says_what_cells_measured(index: duckdb.DuckDBPyConnection) -> None:
