@@ -7,7 +7,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 
 import anyio
 import anyio.to_thread
@@ -134,6 +134,9 @@ def _tell(worker: subprocess.Popen[bytes], said: bytes) -> None:
         worker.stdin.write(said)
         worker.stdin.flush()
     except OSError:
+        # What the buffer still holds would fail again, later, when the process is left.
+        with suppress(OSError):
+            worker.stdin.close()
         raise _lost(worker) from None
 
 
