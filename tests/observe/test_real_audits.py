@@ -341,17 +341,21 @@ def test_warnings_that_matter_are_kept_once_each() -> None:
     ("lines", "captured"),
     [
         (  # n-gram on an H200, model runner V1
-            "Capturing CUDA graphs (mixed prefill-decode, PIECEWISE): 100%|██████████| 49/49 "
-            "[00:02<00:00, 19.46it/s]\n"
-            "Capturing CUDA graphs (decode, FULL):  98%|█████████▊| 48/49 "
-            "[00:01<00:00, 25.82it/s]\n"
-            "Capturing CUDA graphs (decode, FULL): 100%|██████████| 49/49 "
-            "[00:01<00:00, 26.10it/s]\n",
+            (
+                "Capturing CUDA graphs (mixed prefill-decode, PIECEWISE): 100%|██████████| 49/49 "
+                "[00:02<00:00, 19.46it/s]\n"
+                "Capturing CUDA graphs (decode, FULL):  98%|█████████▊| 48/49 "
+                "[00:01<00:00, 25.82it/s]\n"
+                "Capturing CUDA graphs (decode, FULL): 100%|██████████| 49/49 "
+                "[00:01<00:00, 26.10it/s]\n"
+            ),
             49,
         ),
         (  # its baseline, model runner V2
-            "Capturing CUDA graphs (PIECEWISE): 100%|██████████| 51/51 [00:03<00:00, 14.60it/s]\n"
-            "Capturing CUDA graphs (FULL): 100%|██████████| 51/51 [00:03<00:00, 16.30it/s]\n",
+            (
+                "Capturing CUDA graphs (PIECEWISE): 100%|██████████| 51/51 [00:03<00:00, 14.60it/s]\n"
+                "Capturing CUDA graphs (FULL): 100%|██████████| 51/51 [00:03<00:00, 16.30it/s]\n"
+            ),
             51,
         ),
     ],

@@ -142,6 +142,44 @@ def test_the_baseline_at_128_serves_in_waves_and_arms_do_not(
     assert min(spreads[arm] for arm in ARMS[1:]) > 0.36
 
 
+def test_the_page_says_what_servers_stated(index: duckdb.DuckDBPyConnection) -> None:
+    for fact, title in (
+        ("model_runner", "model runner"),
+        ("kv_cache_tokens", "KV cache, tokens, block {}"),
+        ("compiled_graphs", "compiled graphs, block 1"),
+    ):
+        for block in (1, 2) if "{}" in title else (1,):
+            stated = dict(
+                rows(
+                    index,
+                    "select arm, value from facts join deployments using (deployment_id) "
+                    "where fact = ? and block = ?",
+                    fact,
+                    block,
+                )
+            )
+            said = [stated[arm] for arm in ("baseline", *ARMS[1:])]
+            if fact == "kv_cache_tokens":
+                said = [f"{int(value):,}" for value in said]
+            assert f"| {title.format(block)} | {' | '.join(said)} |" in PAGE
+
+
+def test_the_page_says_the_verdicts_on_correctness(index: duckdb.DuckDBPyConnection) -> None:
+    for arm in ARMS[1:]:
+        judged = rows(
+            index,
+            "select verdict, exact, outputs, control_exact from correctness where arm = ? "
+            "order by concurrency",
+            arm,
+        )
+        (one, *_), (eight, *_) = judged
+        (line,) = re.findall(rf"^\| {arm} \| (pass.*) \| (pass.*) \|$", PAGE, re.MULTILINE)
+        for said, (verdict, exact, outputs, control) in zip(line, judged, strict=True):
+            assert said.startswith(f"{verdict}, {exact} of {outputs}")
+            assert control == (96 if said is line[0] else 91)
+        assert (one, eight) == tuple(said.split(",")[0] for said in line)
+
+
 def test_only_cells_slower_than_others_of_their_load_are_flagged(
     index: duckdb.DuckDBPyConnection,
 ) -> None:

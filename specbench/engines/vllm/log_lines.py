@@ -77,8 +77,8 @@ CONFIGURATION: tuple[LogPattern, ...] = (
         regex=_CONFIG + r"'cudagraph_capture_sizes': \[(?P<value>[\d, ]*)\]",
         listed=True,
     ),
-    # The sizes above are those asked for: with drafts, sizes that are no multiple of k + 1 fall away
-    # in the engine's own process (0.23).
+    # The sizes above are those of the configuration: with drafts the engine's own process captures
+    # fewer (H200, 0.23: 49 of 51).
     LogPattern(
         fact="graphs_captured",
         regex=r"^Capturing CUDA graphs \((?:decode, )?FULL\): 100%\|[^|]*\| (?P<value>\d+)/\d+ ",
