@@ -4,8 +4,9 @@
 
 Writes OUT/run.tar.xz, and what is made from it and can be made again: report.html, numbers.json and
 tables/; beside them the document and the provenance. What names the machine is replaced: its host
-name and its addresses. Parquet files hold the same tables, in an encoding that xz makes small. Of
-what was written anew the digests are written anew: they tell that the archive is whole.
+name, its addresses and the folder of the document. Parquet files hold the same tables, in an
+encoding that xz makes small. Of what was written anew the digests are written anew: they tell that
+the archive is whole.
 """
 
 from __future__ import annotations
@@ -63,12 +64,14 @@ def rewrite(run: Path, to: Path) -> None:
     """Copy a run without what names its machine, and with the same tables in smaller files."""
     shutil.copytree(run, to, ignore=shutil.ignore_patterns("*.lock", ".*"))
     host = read_json(to / "provenance.json")["machine"]["host"]
+    folder = f"{Path(read_json(to / 'plan.json')['spec']).parent}/"
     for path in _files(to):
         if path.suffix == ".parquet":
             _encode(path)
         else:
             text = path.read_text(encoding="utf-8", errors="surrogateescape")
             clean = _ADDRESS.sub(ADDRESS, re.sub(rf"\b{re.escape(host)}\b", HOST, text))
+            clean = clean.replace(f'"{folder}', '"')
             path.write_text(clean, encoding="utf-8", errors="surrogateescape")
     # A deployment's own digests last: a cell.json is a file of its cell alone.
     for name in ("cell.json", "deployment.json"):
@@ -111,12 +114,16 @@ def rebuild(runs: Path, run_id: str, results: Path, out: Path) -> None:
     build_index(runs, results)
     (page,) = write_reports(results, run_id, out, ("html",))
     page.replace(out / "report.html")
-    with opened(results) as connection:
-        numbers = json.dumps(plain(read_content(connection, run_id)), indent=1, default=str)
-    (out / "numbers.json").write_text(numbers + "\n", encoding="utf-8")
+    (out / "numbers.json").write_text(numbers(results, run_id), encoding="utf-8")
     for table in export(results, run_id, out / "tables", ("csv",)):
         if table.stem == "requests":  # a line a request: the archive holds them
             table.unlink()
+
+
+def numbers(results: Path, run_id: str) -> str:
+    """Give what a report says, for machines."""
+    with opened(results) as connection:
+        return json.dumps(plain(read_content(connection, run_id)), indent=1, default=str) + "\n"
 
 
 def _encode(path: Path) -> None:

@@ -54,6 +54,7 @@ PROPERTIES: Mapping[str, Property] = {
     "prefix_caching": Property("prefix caching", "flag", "controlled"),
     "cudagraph_mode": Property("graph mode"),
     "cudagraph_capture_sizes": Property("captured graph sizes", "counts", unit="tokens"),
+    "graphs_captured": Property("captured graphs of decode steps", "count", "reading"),
     "enforce_eager": Property("eager execution", "flag", more="slower"),
     "attention_backend": Property("attention backend"),
     "dtype": Property("data type", part="controlled"),

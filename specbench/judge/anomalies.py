@@ -16,6 +16,9 @@ LENGTH_DIFFERS = 0.02
 """Mean outputs that differ by more from the baseline's are told."""
 BEYOND_BOUND = 1.05
 """A gain in TPOT above the tokens of a step by more than this factor is told."""
+ENDS_MATTER = 1.05
+"""A ratio of throughputs over the whole window and one over its steady part, on both sides of 1 and
+further apart than this factor, are told."""
 
 LoadPoint = tuple[int, str, str, int | None, float | None]
 
@@ -40,6 +43,9 @@ class Measured:
     output_mean: float | None
     """Completion tokens of a successful request."""
     tpot_p50_s: float | None
+    output_throughput: float | None
+    steady_throughput: float | None
+    """Without the filling of the window and its draining."""
     verification: str | None
     """How drafts were verified, by the server's audit."""
     random_prompts: bool
@@ -139,6 +145,28 @@ def _against_the_baseline(cells: Sequence[Measured]) -> Iterator[Anomaly]:
                     f"and a step gives {cell.tokens_per_step:.2f} tokens: something else differs",
                     at_load=True,
                 )
+        yield from _decided_by_the_ends(plain, cell)
+
+
+def _decided_by_the_ends(plain: Measured, cell: Measured) -> Iterator[Anomaly]:
+    """Tell a gain that is a loss without the filling and draining of the window, or a loss so."""
+    whole = _ratio(cell.output_throughput, plain.output_throughput)
+    steady = _ratio(cell.steady_throughput, plain.steady_throughput)
+    if whole is None or steady is None or (whole - 1) * (steady - 1) >= 0:
+        return
+    if max(whole / steady, steady / whole) > ENDS_MATTER:
+        yield _about(
+            cell,
+            "ends_of_the_window_decide",
+            f"throughput is {whole:.2f} of the baseline's over the window and {steady:.2f} while "
+            f"it was full, in block {cell.block}: too few requests for this load to say which "
+            "side gains",
+            at_load=True,
+        )
+
+
+def _ratio(arm: float | None, plain: float | None) -> float | None:
+    return arm / plain if arm and plain else None
 
 
 def _load_point(cell: Measured) -> LoadPoint:

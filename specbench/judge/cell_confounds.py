@@ -121,7 +121,8 @@ def _sequences(cell: CellServing) -> int | None:
 
 
 def _running(cell: CellServing) -> _State | None:
-    if cell.running is None or cell.concurrency is None:
+    # Of a single stream the samples between two requests find none: their share is chance.
+    if cell.running is None or cell.concurrency in (None, 1):
         return None
     below = cell.running < BELOW * cell.concurrency
     said = f"{cell.running:.1f} of {cell.concurrency} running"

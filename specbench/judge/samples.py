@@ -12,7 +12,7 @@ LEAST_SAMPLES = 20
 """Samples in the steady part under which there is no mean of running requests: a gauge that is read
 between two steps can stand below what the server runs."""
 CLOCK_FALL = 0.05
-"""A cell whose SM clock lies further below its block's median is flagged."""
+"""A cell whose SM clock lies further below the median of its block and load is flagged."""
 
 
 def summarise(
@@ -55,7 +55,7 @@ def summarise(
 
 
 def clock_verdicts(clocks: Mapping[str, float]) -> dict[str, Verdict]:
-    """Flag the cells of a block whose SM clock fell; `clocks` gives MHz by cell."""
+    """Flag the cells of a block and load whose SM clock fell; `clocks` gives MHz by cell."""
     if len(clocks) < 2:  # noqa: PLR2004 - one cell is its own median
         return {}
     median = statistics.median(clocks.values())
@@ -63,7 +63,7 @@ def clock_verdicts(clocks: Mapping[str, float]) -> dict[str, Verdict]:
         cell: Verdict(
             gate="sm_clock",
             outcome="undecided",
-            observed=f"{clock:.0f} MHz, {1 - clock / median:.1%} below the block's median",
+            observed=f"{clock:.0f} MHz, {1 - clock / median:.1%} below the median of its load",
             required=f"at most {CLOCK_FALL:.0%} below {median:.0f} MHz",
             advice="the accelerator was slowed down: look at its temperature and power limit",
         )

@@ -51,6 +51,8 @@ def _measured(run: JudgedRun, item: JudgedDeployment, cell: JudgedCell) -> Measu
             else None
         ),
         tpot_p50_s=summary.tpot_p50_s,
+        output_throughput=summary.output_throughput,
+        steady_throughput=summary.steady_throughput,
         verification=item.audit.value("rejection_sample_method") if item.audit else None,
         random_prompts=any(RANDOM in source.lower() for source in sources),
     )

@@ -180,15 +180,18 @@ def counter_rows(run: JudgedRun, cell: JudgedCell) -> Iterator[Row]:
 
 
 def clock_rows(deployments: Sequence[JudgedDeployment]) -> Iterator[Row]:
-    """Give the verdict on every cell whose accelerator was slower than in its block."""
-    blocks: dict[int, dict[str, float]] = defaultdict(dict)
+    """Give the verdict on every cell whose accelerator was slower than in its block.
+
+    Cells of one load are compared: an accelerator near its power limit clocks lower at a high load.
+    """
+    alike: dict[tuple[int, str], dict[str, float]] = defaultdict(dict)
     owners: dict[str, str] = {}
     for item in deployments:
         for cell in item.cells:
             owners[cell.cell_id] = item.deployment_id
             if cell.sampled.sm_clock_mhz is not None:
-                blocks[item.block][cell.cell_id] = cell.sampled.sm_clock_mhz
-    for clocks in blocks.values():
+                alike[item.block, cell.folder.path.name][cell.cell_id] = cell.sampled.sm_clock_mhz
+    for clocks in alike.values():
         for cell_id, verdict in clock_verdicts(clocks).items():
             yield {
                 "deployment_id": owners[cell_id],

@@ -24,6 +24,8 @@ def cell(**changes: Any) -> Measured:
         "tokens_per_step": 2.0,
         "output_mean": 128.0,
         "tpot_p50_s": 0.006,
+        "output_throughput": 150.0,
+        "steady_throughput": 140.0,
         "verification": "standard",
         "random_prompts": False,
     }
@@ -37,6 +39,8 @@ BASE = cell(
     acceptance_rate=None,
     tokens_per_step=None,
     tpot_p50_s=0.01,
+    output_throughput=100.0,
+    steady_throughput=100.0,
     verification=None,
 )
 
@@ -47,6 +51,9 @@ def kinds(*cells: Measured) -> list[str]:
 
 def test_numbers_that_fit_are_no_anomaly() -> None:
     assert kinds(BASE, cell()) == []
+    # Both sides of 1, 4.0% apart: 1.02 / 0.981.
+    assert kinds(BASE, cell(output_throughput=102.0, steady_throughput=98.1)) == []
+    assert kinds(BASE, cell(steady_throughput=None)) == []
 
 
 @pytest.mark.parametrize(
@@ -57,6 +64,12 @@ def test_numbers_that_fit_are_no_anomaly() -> None:
         ({"acceptance_rate": 0.0}, "acceptance_at_an_end", "nothing that was drafted"),
         ({"acceptance_rate": 1.0}, "acceptance_at_an_end", "everything that was drafted"),
         ({"output_mean": 131.0}, "output_length_differs", "+2.3%"),
+        # EAGLE of an H200 at 128, block 1: 1.11 and 0.95 of the baseline's.
+        (
+            {"output_throughput": 111.5, "steady_throughput": 95.0},
+            "ends_of_the_window_decide",
+            "1.11 of the baseline's over the window and 0.95",
+        ),
         # 2.0 tokens a step allow TPOT to be halved: 10 ms to 4 ms is more.
         ({"tpot_p50_s": 0.004}, "tpot_contradicts_acceptance", "2.50 times better"),
     ],

@@ -73,7 +73,7 @@ def test_a_cell_whose_clock_fell_is_flagged_and_not_rejected() -> None:
     found = clock_verdicts({"a": 1980, "b": 1980, "c": 1980, "d": 1880})
     assert list(found) == ["d"]
     assert found["d"].outcome == "undecided"
-    assert found["d"].observed == "1880 MHz, 5.1% below the block's median"
+    assert found["d"].observed == "1880 MHz, 5.1% below the median of its load"
 
 
 def test_one_cell_has_nothing_to_be_slower_than() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 
@@ -334,6 +335,38 @@ def test_warnings_that_matter_are_kept_once_each() -> None:
     # Six kernels were compiled while requests ran; the baseline's none.
     assert kinds.count("kernel_compiled_late") == 6
     assert audited(H200, "baseline").warnings == ()
+
+
+@pytest.mark.parametrize(
+    ("lines", "captured"),
+    [
+        (  # n-gram on an H200, model runner V1
+            (
+                "Capturing CUDA graphs (mixed prefill-decode, PIECEWISE): 100%|██████████| 49/49 "
+                "[00:02<00:00, 19.46it/s]\n"
+                "Capturing CUDA graphs (decode, FULL):  98%|█████████▊| 48/49 "
+                "[00:01<00:00, 25.82it/s]\n"
+                "Capturing CUDA graphs (decode, FULL): 100%|██████████| 49/49 "
+                "[00:01<00:00, 26.10it/s]\n"
+            ),
+            49,
+        ),
+        (  # its baseline, model runner V2
+            (
+                "Capturing CUDA graphs (PIECEWISE): 100%|██████████| 51/51 [00:03<00:00, 14.60it/s]\n"
+                "Capturing CUDA graphs (FULL): 100%|██████████| 51/51 [00:03<00:00, 16.30it/s]\n"
+            ),
+            51,
+        ),
+    ],
+)
+def test_captured_graphs_are_counted_where_they_are_captured(
+    tmp_path: Path, lines: str, captured: int
+) -> None:
+    log = tmp_path / "launch.log"
+    log.write_text(lines)
+    found = audit_lines(read_lines(log), VLLM.log_patterns(), ())
+    assert found.typed("graphs_captured") == captured
 
 
 def test_every_fact_of_a_log_is_found_again_in_the_log() -> None:

@@ -1,27 +1,11 @@
 from __future__ import annotations
 
-import importlib.util
 import json
-import sys
 from pathlib import Path
 from types import ModuleType
 
-import pytest
-
 from specbench.whole_files import read_json
-from tests.conftest import ROOT, FinishedRun, run_cli
-
-
-@pytest.fixture(scope="module")
-def example() -> ModuleType:
-    """Give scripts/make_example.py, which is no part of the package."""
-    spec = importlib.util.spec_from_file_location("make_example", ROOT / "scripts/make_example.py")
-    assert spec
-    assert spec.loader
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module
-    spec.loader.exec_module(module)
-    return module
+from tests.conftest import FinishedRun, run_cli
 
 
 def numbers(results: Path) -> object:
@@ -43,6 +27,7 @@ def test_a_packed_run_is_whole_names_no_machine_and_gives_the_same_numbers(
         {read_json(path)["machine"]["host"] for path in run.glob("*/launch.json")},
     ) == ("host", {"host"})
     assert not [p for p in run.rglob("*.json*") if f'"{host}"' in p.read_text()]
+    assert str(finished.folder) not in (run / "plan.json").read_text()
     results = tmp_path / "results.duckdb"
     assert run_cli("ingest", "--runs", tmp_path / "runs", "--results", results).exit_code == 0
     assert numbers(results) == numbers(finished.results)
