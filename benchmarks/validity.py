@@ -17,22 +17,20 @@ import json
 import math
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from importlib import import_module
-from importlib.util import find_spec
 from pathlib import Path
 
 import attrs
 import numpy as np
-from numpy.typing import NDArray
+import validity_gate
+from drawn_experiments import LOADS, Drawn, Logs, effect_logs, points
 
 from specbench.analysis.bootstrap import MEASURED_COVERAGE, percentile_bounds
 from specbench.analysis.decision import WorkloadDecision, decisions
-from specbench.analysis.effects import Point, Role, paired
+from specbench.analysis.effects import paired
 from specbench.analysis.intervals import t_interval
 from specbench.analysis.noise_floor import NoiseFloor, noise_floors
 from specbench.analysis.workload_gains import workload_gains
 from specbench.experiment.decision import Decision
-from specbench.order import arm_order
 
 STORED = Path(__file__).with_name("validity.json")
 DOCS = Path(__file__).parents[1] / "docs/statistics.md"
@@ -40,8 +38,6 @@ BEGIN, END = "<!-- validity -->\n", "\n<!-- /validity -->"
 SEED = 8
 QUICK = 40
 """Times fewer experiments in the quick form."""
-LOADS = (1, 8)
-Logs = NDArray[np.float64]
 
 
 @attrs.frozen(kw_only=True)
@@ -55,90 +51,6 @@ class Row:
     holds: bool | None
 
 
-@attrs.frozen(kw_only=True)
-class Drawn:
-    """Experiments with a known truth."""
-
-    truths: tuple[float, ...] = (1.0,)
-    """Of each arm, as a ratio to the baseline."""
-    blocks: int = 5
-    noise: float = 0.015
-    """Standard deviation of a deployment's log value on a workload."""
-    tails: str = "normal"
-    """normal; heavy: Student's t with 3 degrees of freedom, scaled to the same deviation; slow:
-    normal, and one deployment in ten is 8% slower."""
-    block_node: float = 0.0
-    """What the node of a block does to all of its deployments alike."""
-    own_node: float = 0.0
-    """The same where every deployment has a node of its own."""
-    walk: float = 0.0
-    """Step of a random walk from deployment to deployment."""
-    steady: float = 0.0
-    """Change with each place in the block."""
-    order: str = "counterbalanced"
-    noise_floor: bool = True
-    workloads: int = 1
-
-    @property
-    def arms(self) -> tuple[tuple[str, Role], ...]:
-        """Names and roles, in the order of the plan."""
-        plain: tuple[tuple[str, Role], ...] = (("baseline", "baseline"),)
-        if self.noise_floor:
-            plain += (("baseline-repeat", "noise_floor"),)
-        return (*plain, *((f"arm-{place}", "arm") for place in range(len(self.truths))))
-
-    def logs(self, chance: np.random.Generator, count: int) -> Logs:
-        """Give log values by experiment, block, arm and workload."""
-        size = len(self.arms)
-        shape = (count, self.blocks, size, self.workloads)
-        values = self._own(chance, shape) + self.block_node * chance.standard_normal(
-            (count, self.blocks, 1, 1)
-        )
-        values += self.own_node * chance.standard_normal((count, self.blocks, size, 1))
-        values[:, :, size - len(self.truths) :, :] += np.log(self.truths)[:, None]
-        return values + self._drift(chance, count)[..., None]
-
-    def _own(self, chance: np.random.Generator, shape: tuple[int, ...]) -> Logs:
-        if self.tails != "heavy":
-            slow = (self.tails == "slow") * (chance.random(shape) < 0.1)
-            return self.noise * chance.standard_normal(shape) + math.log(0.92) * slow
-        return self.noise * chance.standard_t(3, shape) / math.sqrt(3)
-
-    def _drift(self, chance: np.random.Generator, count: int) -> Logs:
-        """Give what time does, by experiment, block and arm: orders are the product's."""
-        size = len(self.arms)
-        found = np.zeros((count, self.blocks, size))
-        if not (self.walk or self.steady):
-            return found
-        steps = self.walk * chance.standard_normal((count, self.blocks * size))
-        walked = steps.cumsum(axis=1).reshape(count, self.blocks, size)
-        by_place = walked + self.steady * np.arange(size)
-        for number in range(count):
-            order = arm_order(size, self.order, number) if self.order != "fixed" else None
-            for block in range(self.blocks):
-                placed = order(block + 1) if order else list(range(size))
-                found[number, block, placed] = by_place[number, block]
-        return found
-
-
-def points(drawn: Drawn, logs: Logs) -> Iterator[Point]:
-    """Give one experiment's values as the index would hold them."""
-    for workload in range(drawn.workloads):
-        for load in LOADS:
-            for block in range(drawn.blocks):
-                for place, (arm, role) in enumerate(drawn.arms):
-                    yield Point(
-                        block=block + 1,
-                        arm=arm,
-                        role=role,
-                        stratum=f"workload-{workload}",
-                        sampling="greedy",
-                        concurrency=load,
-                        metric="output_throughput",
-                        value=load * 100 * math.exp(logs[block, place, workload]),
-                    )
-
-
 def ruled(
     drawn: Drawn, logs: Logs, declared: Decision
 ) -> tuple[tuple[WorkloadDecision, ...], tuple[NoiseFloor, ...]]:
@@ -146,13 +58,6 @@ def ruled(
     gains = workload_gains(paired(points(drawn, logs)), declared.metric, LOADS)
     floors = noise_floors(gains, declared.aa_spread)
     return decisions(gains, floors, declared, stage="confirmation", barred={}), floors
-
-
-def effect_logs(drawn: Drawn, logs: Logs) -> Logs:
-    """Give the log ratios of the first arm on the first workload, by experiment and block."""
-    plain = sum(role != "arm" for _, role in drawn.arms)
-    ratios: Logs = logs[:, :, plain, 0] - logs[:, :, :plain, 0].mean(axis=2)
-    return ratios
 
 
 def coverage(drawn: Drawn, seed: int, count: int) -> tuple[float, float]:
@@ -352,12 +257,9 @@ def regression_rows(count: int) -> Iterator[Row]:
 
 
 def gate_rows(shorter: int) -> Iterator[Row]:
-    """Give the rows of the correctness gate, where its benchmark is there."""
-    if find_spec("validity_gate") is None:
-        return
-    for row in import_module("validity_gate").rows(shorter):
-        names = ("name", "must", "measured", "holds")
-        yield Row(**{name: getattr(row, name) for name in names})
+    """Give the rows of the correctness gate."""
+    for row in validity_gate.rows(shorter):
+        yield Row(name=row.name, must=row.must, measured=row.measured, holds=row.holds)
 
 
 def table(found: Sequence[Row]) -> str:
