@@ -97,6 +97,7 @@ def facts(
         "clock": window.clock,
         "cpu_us_per_event": client.cpu_share * client.duration_s / events * 1e6,
         "whole_us_per_event": whole_s / events * 1e6,
+        "user": (after.ru_utime - before.ru_utime) / events * 1e6,
         "cpu_share": client.cpu_share,
         "paced_events_per_s": paced(window.rows, client.reached_in_flight),
         "events_per_s": events / client.duration_s,

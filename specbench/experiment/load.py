@@ -89,6 +89,12 @@ class Timeouts:
         default=600.0, metadata=said("Longest whole request.", exclusiveMinimum=0)
     )
 
+    @property
+    def shortest_s(self) -> float:
+        """The first limit that a request can reach once it is sent."""
+        asked = (self.first_event_s, self.between_events_s, self.request_s)
+        return min(limit_s for limit_s in asked if limit_s is not None)
+
 
 @attrs.frozen(kw_only=True)
 class Load:

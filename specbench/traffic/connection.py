@@ -37,11 +37,11 @@ class Reading:
     address: Address
     timeouts: Timeouts
     clock: ClockKind
+    watched: WatchedSockets = attrs.field(factory=WatchedSockets)
     offset: ClockOffset = attrs.field(factory=ClockOffset)
     lag_ns: array[int] = attrs.field(factory=lambda: array("q"))
     """Of each read, by how much it was read later than it arrived."""
     unstamped_reads: int = 0
-    watched: WatchedSockets = attrs.field(factory=WatchedSockets)
     _places: list[Place] = attrs.field(factory=list)
 
     async def places(self) -> list[Place]:
@@ -108,6 +108,9 @@ class Connection(ABC):
 
     def close(self) -> None:
         """Close the connection; a request in flight is lost."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
         self._close()
         self._lost("closed by the client")
 
@@ -115,12 +118,9 @@ class Connection(ABC):
         """Send a request. Its `on_done` is called when the response is whole or lost."""
         self._exchange = exchange
         self._response = Response(exchange)
-        timeouts = self._reading.timeouts
-        first_s = timeouts.request_s
-        if timeouts.first_event_s is not None:
-            first_s = min(first_s, timeouts.first_event_s)
         loop = asyncio.get_running_loop()
-        self._timer = loop.call_later(first_s, self._check_time, exchange, self._response)
+        if self._timer is None:
+            self._timer = loop.call_later(self._reading.timeouts.shortest_s, self._check_time)
         exchange.sent_ns = _now()
         try:
             self._send(exchange.request.wire)
@@ -182,24 +182,25 @@ class Connection(ABC):
         self._end(_now())
 
     def _end(self, ended_ns: int) -> None:
-        exchange = self._exchange
+        exchange, response = self._exchange, self._response
         assert exchange is not None
-        assert self._timer is not None
-        self._timer.cancel()
-        self._exchange = self._response = self._timer = None
+        assert response is not None
+        response.release()
+        self._exchange = self._response = None
         self._most_waiting = -1
         self._carried += 1
         exchange.end(ended_ns)
 
-    def _check_time(self, exchange: Exchange, response: Response) -> None:
+    def _check_time(self) -> None:
         """End what has taken too long, or look again when the next limit can be reached.
 
-        No event moves a timer: the timer, when it comes, asks when the last event was.
+        Neither an event nor a request moves the timer: when it comes, it asks when the last of
+        either was. No limit can be reached sooner, for all of them count from later instants.
         """
-        if response is not self._response:
-            return
+        self._timer = None
         self._work_off()
-        if response is not self._response:
+        exchange = self._exchange
+        if exchange is None:
             return
         now_ns, timeouts = _now(), self._reading.timeouts
         limits: list[tuple[int, float | None, str]] = [
@@ -218,7 +219,7 @@ class Connection(ABC):
         if now_ns < due_ns:
             loop = asyncio.get_running_loop()
             left_s = seconds(due_ns - now_ns)
-            self._timer = loop.call_later(left_s, self._check_time, exchange, response)
+            self._timer = loop.call_later(left_s, self._check_time)
             return
         exchange.fail("timeout", said)
         self._close()

@@ -29,6 +29,7 @@ from specbench.traffic.exchange import Exchange
 from specbench.traffic.parts import Part
 from specbench.traffic.requests import TimedRequest, following
 from specbench.traffic.stream import connection, usable_clock
+from specbench.traffic.watched_sockets import WatchedSockets
 from specbench.units import NS_PER_S, seconds
 
 OnRow = Callable[[RequestRow], None]
@@ -84,7 +85,10 @@ class Drive(ABC):
         self._requests = requests
         self._asked = asked
         address = Address.of(asked.base_url)
-        self._reading = Reading(address, asked.timeouts, usable_clock(address))
+        clock = usable_clock(address)
+        # An open load's timer waits for the loop; so does a stamp of our own.
+        watched = WatchedSockets(gathers=clock == "kernel" and asked.concurrency is not None)
+        self._reading = Reading(address, asked.timeouts, clock, watched)
         self._on_row = on_row
         self._stop = stop
         self._connections: list[Connection] = []

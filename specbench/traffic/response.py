@@ -115,6 +115,10 @@ class Response:
         else:
             self._exchange.fail("connection_lost", why)
 
+    def release(self) -> None:
+        """Let go of the parser, which holds this response in turn: a cycle is freed only late."""
+        del self._parser
+
     def on_header(self, name: bytes, value: bytes) -> None:
         """Keep what decides how the body is read (httptools)."""
         match name.lower():

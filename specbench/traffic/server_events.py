@@ -107,6 +107,7 @@ class Event(msgspec.Struct, gc=False):
 DONE = b"[DONE]"
 _decode_list = msgspec.json.Decoder(list[Event]).decode
 _DATA = b"data: "
+_DONE_EVENT = _DATA + DONE + b"\n\n"
 _CARRIAGE_RETURN = 13
 decode = msgspec.json.Decoder(Event).decode
 """Gives an event's fields. Raises msgspec.DecodeError where a payload is no JSON of this shape."""
@@ -116,8 +117,13 @@ def decode_whole(bodies: Sequence[bytes]) -> list[Event] | None:
     """Give the events of bodies that are one whole event of one line each, or None.
 
     Nearly all are, and are then decoded in one go. What separates two events has the only line ends
-    that there are, so it cannot lie inside one; anything else that a body may hold is no JSON.
+    that there are, so it cannot lie inside one; anything else that a body may hold is no JSON, but
+    for the end of the stream, which says nothing.
     """
+    if bodies and bodies[-1] == _DONE_EVENT:
+        bodies = bodies[:-1]
+        if not bodies:
+            return []
     if [body[-2:] for body in bodies].count(b"\n\n") != len(bodies) or not bodies:
         return None
     body = b"".join(bodies)
