@@ -16,6 +16,7 @@ from specbench.experiment.load import Timeouts
 from specbench.traffic.address import Address
 from specbench.traffic.exchange import Exchange
 from specbench.traffic.kernel_clock import ClockOffset
+from specbench.traffic.plain_reads import CHUNK_OF_EVENTS_END
 from specbench.traffic.response import Response
 from specbench.traffic.watched_sockets import WatchedSockets
 from specbench.units import NS_PER_S, seconds
@@ -68,11 +69,13 @@ class Connection(ABC):
     __slots__ = (
         "_carried",
         "_exchange",
-        "_marks",
         "_most_waiting",
         "_reading",
+        "_reads",
         "_response",
+        "_stamps_ns",
         "_timer",
+        "_waiting",
     )
 
     def __init__(self, reading: Reading) -> None:
@@ -80,8 +83,12 @@ class Connection(ABC):
         self._exchange: Exchange | None = None
         self._response: Response | None = None
         self._timer: asyncio.TimerHandle | None = None
-        self._marks: array[int] = array("q")
-        """Of each read that waits to be parsed, when it arrived and where it ends in them all."""
+        self._reads: list[bytes] = []
+        """Reads that wait to be parsed."""
+        self._stamps_ns: array[int] = array("q")
+        """When each of them arrived."""
+        self._waiting = 0
+        """Their bytes."""
         self._most_waiting = -1
         """Bytes up to which a read waits to be parsed, unless it may end its response."""
         self._carried = 0
@@ -138,23 +145,26 @@ class Connection(ABC):
     @abstractmethod
     def _close(self) -> None: ...
 
-    @abstractmethod
-    def _taken(self) -> bytes:
-        """Give the bytes of the reads that wait, and forget them."""
+    def _arrived(self, data: bytes, stamp_ns: int) -> None:
+        """Take in a read. It waits to be parsed with others, or they are parsed with it."""
+        self._reads.append(data)
+        self._stamps_ns.append(stamp_ns)
+        self._waiting += len(data)
+        if self._waiting > self._most_waiting or not data.endswith(CHUNK_OF_EVENTS_END):
+            self._work_off()
 
     def _work_off(self) -> None:
         """Parse the reads that wait. Ends the exchange of a response that is whole."""
-        response, marks = self._response, self._marks
-        if not marks:
+        reads, stamps_ns, response = self._reads, self._stamps_ns, self._response
+        if not reads:
             return
-        raw, stamps_ns, ends = self._taken(), marks[::2], marks[1::2]
-        del marks[:]
+        self._reads, self._stamps_ns, self._waiting = [], array("q"), 0
         if response is None:
             # Nobody asked for these bytes: what follows them cannot be trusted.
             self._close()
             return
         batched = response.can_wait
-        response.take(raw, ends, stamps_ns)
+        response.take(reads, stamps_ns)
         if response.done:
             self._whole(response)
         elif batched:

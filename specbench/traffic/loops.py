@@ -29,7 +29,7 @@ from specbench.traffic.exchange import Exchange
 from specbench.traffic.parts import Part
 from specbench.traffic.requests import TimedRequest, following
 from specbench.traffic.stream import connection, usable_clock
-from specbench.traffic.watched_sockets import WatchedSockets
+from specbench.traffic.watched_sockets import Gathering, WatchedSockets
 from specbench.units import NS_PER_S, seconds
 
 OnRow = Callable[[RequestRow], None]
@@ -86,8 +86,9 @@ class Drive(ABC):
         self._asked = asked
         address = Address.of(asked.base_url)
         clock = usable_clock(address)
-        # An open load's timer waits for the loop; so does a stamp of our own.
-        watched = WatchedSockets(gathers=clock == "kernel" and asked.concurrency is not None)
+        # An open load's timer would wait with the reads, and so would a stamp of our own.
+        gathers = clock == "kernel" and asked.concurrency is not None
+        watched = WatchedSockets(Gathering() if gathers else None)
         self._reading = Reading(address, asked.timeouts, clock, watched)
         self._on_row = on_row
         self._stop = stop

@@ -49,28 +49,23 @@ class PlainEvent(msgspec.Struct, gc=False):
 _decode = msgspec.json.Decoder(PlainEvent).decode
 
 
-def leading_choices(raw: bytes, ends: Sequence[int], first: int) -> list[PlainChoice]:
-    """Give what reads say from one on as long as they are plain, a choice each.
-
-    `ends` is where each read ends in the bytes.
-    """
+def leading_choices(reads: Sequence[bytes], first: int) -> list[PlainChoice]:
+    """Give what reads say from one on as long as they are plain, a choice each."""
     found = []
-    begin = start = ends[first - 1] if first else 0
-    for end in ends[first:]:
-        head = _head(end - start)
-        if not raw.startswith(head, start) or not raw.startswith(CHUNK_OF_EVENTS_END, end - 4):
+    for read in reads[first:]:
+        head = _head(len(read))
+        if not read.startswith(head) or not read.endswith(CHUNK_OF_EVENTS_END):
             break
         try:
-            event = _decode(raw[start + len(head) : end - 4])
+            event = _decode(read[len(head) : -len(CHUNK_OF_EVENTS_END)])
         except msgspec.DecodeError:
             break
         found.append(event.choices[0])
-        start = end
     count = len(found)
+    raw = b"".join(reads[first : first + count])
     # JSON may have line ends between its parts, at which an event's data would end.
     one_line_each = (
-        raw.count(b"\n", begin, start) == _LINE_FEEDS * count
-        and raw.count(b"\r", begin, start) == _CARRIAGE_RETURNS * count
+        raw.count(b"\n") == _LINE_FEEDS * count and raw.count(b"\r") == _CARRIAGE_RETURNS * count
     )
     return found if one_line_each else []
 

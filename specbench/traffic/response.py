@@ -66,21 +66,21 @@ class Response:
         """
         return self._is_stream and self._chunked and not self._complete
 
-    def take(self, raw: bytes, ends: Sequence[int], stamps_ns: Sequence[int]) -> None:
-        """Take in reads and everything that they say: where each ends, and when it arrived."""
+    def take(self, reads: Sequence[bytes], stamps_ns: Sequence[int]) -> None:
+        """Take in reads and everything that they say, and when each arrived."""
         place = 0
-        while place < len(ends) and not self.done:
+        while place < len(reads) and not self.done:
             if self._between_chunks and self._splitter.is_between:
-                choices = leading_choices(raw, ends, place)
+                choices = leading_choices(reads, place)
                 if choices:
                     stop = place + len(choices)
                     self._exchange.take_plain(choices, stamps_ns[place:stop])
                     self.stamp_ns = stamps_ns[stop - 1]
                     place = stop
                     continue
-            self._take_any(raw[ends[place - 1] if place else 0 : ends[place]], stamps_ns[place])
+            self._take_any(reads[place], stamps_ns[place])
             place += 1
-        if place < len(ends):
+        if place < len(reads):
             # Nobody asked for these bytes: what follows them cannot be trusted.
             self.keeps_alive = False
 

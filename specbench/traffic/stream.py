@@ -19,11 +19,10 @@ from specbench.client_facts import ClockKind
 from specbench.traffic.address import Address
 from specbench.traffic.connection import Connection, Reading
 from specbench.traffic.kernel_clock import ANCILLARY_BYTES, SO_TIMESTAMPNS, kernel_stamps_work
-from specbench.traffic.plain_reads import CHUNK_OF_EVENTS_END
 from specbench.units import NS_PER_S
 
-BUFFER_BYTES = 10240
-"""Of each connection. More than waits to be parsed, by a large event."""
+READ_BYTES = 4096
+"""Most of one read. What is left is read at once after it."""
 _now = time.perf_counter_ns
 _timespec = struct.Struct("qq").unpack_from
 
@@ -47,15 +46,12 @@ def connection(reading: Reading) -> Connection:
 class KernelConnection(Connection):
     """A socket of our own on the event loop, read with the kernel's arrival stamps."""
 
-    __slots__ = ("_buffer", "_filled", "_receive", "_socket", "_unsent", "_view")
+    __slots__ = ("_receive", "_socket", "_unsent")
 
     def __init__(self, reading: Reading) -> None:
         super().__init__(reading)
         self._socket: socket.socket | None = None
         self._unsent = b""
-        self._buffer = bytearray(BUFFER_BYTES)
-        self._view = memoryview(self._buffer)
-        self._filled = 0
 
     @property
     def is_open(self) -> bool:
@@ -92,7 +88,7 @@ class KernelConnection(Connection):
                 made.close()
                 raise
             self._socket = made
-            self._receive = made.recvmsg_into
+            self._receive = made.recvmsg
             self._reading.watched.add(made, self._read)
             return
         raise failure or OSError(f"{self._reading.address.host} has no address")
@@ -122,9 +118,8 @@ class KernelConnection(Connection):
 
     def _read(self) -> bool:
         """Read and stamp, and tell whether more may be left. Does nothing that can wait."""
-        filled = self._filled
         try:
-            size, ancillary, _, _ = self._receive((self._view[filled:],), ANCILLARY_BYTES)
+            data, ancillary, _, _ = self._receive(READ_BYTES, ANCILLARY_BYTES)
         except BlockingIOError:
             return False
         except OSError as error:
@@ -132,7 +127,7 @@ class KernelConnection(Connection):
             self._lost(str(error))
             return False
         read_ns = _now()
-        if not size:
+        if not data:
             self._close()
             self._lost("closed by the server")
             return False
@@ -148,18 +143,8 @@ class KernelConnection(Connection):
         else:
             reading.unstamped_reads += 1
             stamp_ns = read_ns
-        self._filled = end = filled + size
-        mark = self._marks.append
-        mark(stamp_ns)
-        mark(end)
-        if end > self._most_waiting or not self._buffer.endswith(CHUNK_OF_EVENTS_END, end - 4, end):
-            self._work_off()
-        return filled + size == BUFFER_BYTES
-
-    def _taken(self) -> bytes:
-        raw = bytes(self._view[: self._filled])
-        self._filled = 0
-        return raw
+        self._arrived(data, stamp_ns)
+        return len(data) == READ_BYTES
 
     def _close(self) -> None:
         if self._socket is None:
@@ -175,13 +160,11 @@ class KernelConnection(Connection):
 class ProtocolConnection(Connection, asyncio.Protocol):
     """A transport of the event loop, TLS included. The loop takes the arrival stamp."""
 
-    __slots__ = ("_reads", "_transport", "_waiting")
+    __slots__ = ("_transport",)
 
     def __init__(self, reading: Reading) -> None:
         super().__init__(reading)
         self._transport: asyncio.Transport | None = None
-        self._reads: list[bytes] = []
-        self._waiting = 0
 
     @property
     def is_open(self) -> bool:
@@ -194,12 +177,7 @@ class ProtocolConnection(Connection, asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         """Stamp a read; what can wait is parsed later (asyncio.Protocol)."""
-        self._marks.append(_now())
-        self._reads.append(data)
-        self._waiting += len(data)
-        self._marks.append(self._waiting)
-        if self._waiting > self._most_waiting or not data.endswith(CHUNK_OF_EVENTS_END):
-            self._work_off()
+        self._arrived(data, _now())
 
     def connection_lost(self, exc: Exception | None) -> None:
         """End the exchange that the connection carried (asyncio.Protocol)."""
@@ -214,11 +192,6 @@ class ProtocolConnection(Connection, asyncio.Protocol):
             address.port,
             ssl=ssl.create_default_context() if address.tls else None,
         )
-
-    def _taken(self) -> bytes:
-        raw = b"".join(self._reads)
-        self._reads, self._waiting = [], 0
-        return raw
 
     def _send(self, wire: bytes) -> None:
         assert self._transport is not None

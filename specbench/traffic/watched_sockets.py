@@ -20,26 +20,48 @@ if sys.platform == "linux":
     _ASKED = _BYTES_ONLY | select.EPOLLRDHUP | select.EPOLLET
 _MOST_IN_A_ROW = 64
 """Sockets that are called before the loop looks at its timers again."""
-GATHER_S = 0.0002
-"""For how long reads gather: a fifth of what the gates allow a read to be late."""
-_SPAN_NS = 1_000_000
-_DENSE_READS = 10
-"""Reads in a span from which on the next ones gather: two or more come while they do."""
-_now = time.perf_counter_ns
+GATHER_S = 0.0004
+"""For how long reads gather: well within what the gates allow a read to be late."""
+SPAN_NS = 2_000_000
+DENSE_READS = 40
+"""Reads in a span from which on the next ones gather: eight or more come while they do."""
+_ENOUGH = 32
+"""Sockets that were ready at once, from which on there is no need to wait for more."""
+
+
+class Gathering:
+    """Lets reads gather while they come densely, so that one waking up serves many."""
+
+    def __init__(self) -> None:
+        self._is_dense = False
+        self._ready = 0
+        self._reads = 0
+        self._span_ends_ns = 0
+
+    @property
+    def wait_s(self) -> float:
+        """How long to wait before the next reads: not at all where few came, or many are there."""
+        return GATHER_S if self._is_dense and self._ready < _ENOUGH else 0.0
+
+    def count(self, ready: int, now_ns: int) -> None:
+        """Count sockets that are read now, and rule on the next ones at the end of a span."""
+        if now_ns >= self._span_ends_ns:
+            self._is_dense = self._reads >= DENSE_READS
+            self._span_ends_ns = now_ns + SPAN_NS
+            self._reads = 0
+        self._reads += ready
+        self._ready = ready
 
 
 class WatchedSockets:
     """Calls for each socket that has become readable.
 
-    With `gathers`, soon after instead of at once where many are: for sockets whose reads say when
+    With `gathering`, soon after instead of at once where many are: for sockets whose reads say when
     they arrived, and where nothing else waits for the loop.
     """
 
-    def __init__(self, *, gathers: bool = False) -> None:
-        self._gathers = gathers
-        self._reads = 0
-        self._span_ends_ns = 0
-        self._is_dense = False
+    def __init__(self, gathering: Gathering | None = None) -> None:
+        self._gathering = gathering
         self._calls: dict[int, Callable[[], bool]] = {}
         self._epoll: select.epoll | None = None
 
@@ -64,11 +86,12 @@ class WatchedSockets:
     def _ready(self) -> None:
         epoll, calls = self._epoll, self._calls
         assert epoll is not None
-        if self._is_dense:
-            time.sleep(GATHER_S)
+        gathering = self._gathering
+        if gathering is not None and (wait_s := gathering.wait_s):
+            time.sleep(wait_s)
         ready = epoll.poll(0, _MOST_IN_A_ROW)
-        if self._gathers:
-            self._count(len(ready))
+        if gathering is not None:
+            gathering.count(len(ready), time.perf_counter_ns())
         for file, what in ready:
             # None: another socket's call closed this one.
             on_readable = calls.get(file)
@@ -78,12 +101,3 @@ class WatchedSockets:
             if (left or what != _BYTES_ONLY) and file in calls:
                 # Set anew, an edge is reported if there is something to read, an end included.
                 epoll.modify(file, _ASKED)
-
-    def _count(self, reads: int) -> None:
-        """Count reads, and rule on the next ones at the end of each span that had some."""
-        now_ns = _now()
-        if now_ns >= self._span_ends_ns:
-            self._is_dense = self._reads >= _DENSE_READS
-            self._span_ends_ns = now_ns + _SPAN_NS
-            self._reads = 0
-        self._reads += reads

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import itertools
 import json
+import weakref
 from dataclasses import dataclass
 
 import pytest
@@ -71,15 +73,12 @@ def taken(sent: bytes, ends: list[int], batches: list[int]) -> Exchange:
     finished = Exchange(request(), lambda _: None, 0)
     response = Response(finished)
     sizes = itertools.chain(batches, itertools.repeat(1))
-    first, start = 0, 0
-    while first < len(ends):
-        stop = min(first + next(sizes), len(ends))
-        response.take(
-            sent[start : ends[stop - 1]],
-            [end - start for end in ends[first:stop]],
-            list(range(first + 1, stop + 1)),
-        )
-        first, start = stop, ends[stop - 1]
+    reads = [sent[start:end] for start, end in itertools.pairwise([0, *ends])]
+    first = 0
+    while first < len(reads):
+        stop = min(first + next(sizes), len(reads))
+        response.take(reads[first:stop], list(range(first + 1, stop + 1)))
+        first = stop
     assert response.done
     assert response.keeps_alive
     return finished
@@ -164,7 +163,22 @@ def test_bytes_behind_a_response_end_its_connection() -> None:
     finished = Exchange(request(), lambda _: None, 0)
     response = Response(finished)
     whole = HEAD + chunk(event("a", finish='"stop"')) + END
-    response.take(whole + b"more", [len(whole), len(whole) + 4], [1, 2])
+    response.take([whole, b"more"], [1, 2])
     assert response.done
     assert not response.keeps_alive
     assert finished.failure is None
+
+
+def test_a_response_that_is_over_is_freed_at_once() -> None:
+    """A window collects no garbage, so what waits for that stays until the window ends."""
+    finished = Exchange(request(), lambda _: None, 0)
+    response = Response(finished)
+    response.take([HEAD + chunk(event("a", finish='"stop"')) + END], [1])
+    response.release()
+    held = weakref.ref(finished)
+    gc.disable()
+    try:
+        del finished, response
+        assert held() is None
+    finally:
+        gc.enable()

@@ -87,6 +87,7 @@ def test_whole_events_decode_together_as_they_do_one_by_one(
     chosen = blocks[first % len(blocks) :][:count]
     one_by_one = [decode(block[6:-2]) for block in chosen]
     assert decode_whole(chosen) == one_by_one
+    assert decode_whole([*chosen, b"data: [DONE]\n\n"]) == one_by_one
     joined = b"".join(chosen)
     at = cut % len(joined)
     if len(chosen) > 1 and joined[:at][-2:] != b"\n\n":

@@ -463,3 +463,19 @@ def test_a_loop_that_is_late_does_not_stamp_late() -> None:
 
     reading = asyncio.run(run())
     assert max(reading.lag_ns) > held_ns * 0.9
+
+
+def test_a_request_on_a_kept_connection_has_the_whole_of_its_own_limit() -> None:
+    """One timer watches a connection: it is set for the first request, which leaves it behind."""
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read(65536)
+        await asyncio.sleep(0.2)
+        writer.write(WHOLE)
+        await reader.read(65536)
+        await reader.read(65536)
+
+    first, second = rows_of(serve, times=2, timeouts=Timeouts(request_s=0.3))
+    assert first.status == "ok"
+    assert (second.status, second.error) == ("timeout", "not complete after 0.3 s")
+    assert second.ended_ns - second.sent_ns >= 300_000_000
