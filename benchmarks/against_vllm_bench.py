@@ -6,8 +6,10 @@ Launches the server of each arm of an experiment, as `specbench run` would, and 
 measure it in turn: the same prompts in the same order, once each, temperature 0, the same cap,
 ignore_eos, token ids asked for, and a salt of each turn's own, so that no turn finds another one's
 prompts in the prefix cache. Medians must differ by at most 2%, or by the spread of a tool. TTFT is
-shown only: theirs starts before the connection is set up. Prints a table and writes
-FOLDER/cross-check.json after every arm. `vllm bench serve` needs pandas to read prompts.
+shown only: theirs starts before the connection is set up. `tpot_over_servers_own` is a tool's mean
+TPOT over what the server's histogram says of the same requests: it tells a load that differs from a
+measurement that does. Prints a table and writes FOLDER/cross-check.json after every arm.
+`vllm bench serve` needs pandas to read prompts.
 """
 
 from __future__ import annotations
@@ -33,7 +35,7 @@ from specbench.experiment.model import Sampling
 from specbench.experiment.prompt import Prompt
 from specbench.facts import AcceptanceSummary
 from specbench.judge import counters
-from specbench.judge.cells import summarise
+from specbench.judge.cells import summarise, tpot_s
 from specbench.launchers.local import environment, serving
 from specbench.launchers.readiness import until_ready
 from specbench.launchers.server import Server
@@ -47,6 +49,8 @@ from specbench.traffic.requests import Wording, measured
 LEAST_DIFFERENCE = 0.02
 SHOWN_ONLY = "ttft_p50_ms"
 TOOLS = ("specbench", "vllm bench serve")
+SERVER_TPOT = "vllm:request_time_per_output_token_seconds"
+"""Of each request, its decode time over its tokens but the first (vLLM 0.11 to 0.33)."""
 
 Found = dict[str, float]
 """What a tool said of one turn, by quantity."""
@@ -110,12 +114,32 @@ async def _measure(
                 for tool in TOOLS if number % 2 == 0 else TOOLS[::-1]:
                     measure = _ours if tool == "specbench" else _theirs
                     salt = f"{time.time_ns()}"
+                    before, _ = await metrics.settled(server.metrics_url, engine.counters())
                     said = await measure(planned, server, prompts, concurrency, salt)
+                    after, _ = await metrics.settled(server.metrics_url, engine.counters())
+                    own_ms = _mean_ms(before, after, len(prompts))
+                    said["tpot_over_servers_own"] = said.pop("tpot_mean_ms") / own_ms
                     turns.append(
                         {"concurrency": concurrency, "round": number, "tool": tool, "said": said}
                     )
                     print(f"{arm.name} c{concurrency} round {number} {tool}: {said}", flush=True)
     return turns
+
+
+def _mean_ms(before: str, after: str, requests: int) -> float:
+    """Give the mean TPOT of a turn as the server saw it."""
+    total_s, count = (
+        _sum(after, f"{SERVER_TPOT}_{part}") - _sum(before, f"{SERVER_TPOT}_{part}")
+        for part in ("sum", "count")
+    )
+    if count != requests:
+        sys.exit(f"the server saw {count:.0f} requests of a turn of {requests}")
+    return total_s / count * 1e3
+
+
+def _sum(text: str, name: str) -> float:
+    series = metrics.parse(text).series
+    return sum(value for (found, _), value in series.items() if found == name)
 
 
 def comparisons(turns: Sequence[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
@@ -176,6 +200,7 @@ async def _ours(
     )
     return {
         "tpot_p50_ms": said.tpot_p50_s * 1e3,
+        "tpot_mean_ms": statistics.fmean(filter(None, map(tpot_s, window.rows))) * 1e3,
         "output_throughput": said.output_throughput,
         SHOWN_ONLY: (said.ttft_p50_s or 0) * 1e3,
         **(_acceptance(ratios) if ratios else {}),
@@ -216,6 +241,8 @@ def _bench_serve(
         *("--num-prompts", str(len(prompts)), "--custom-output-len", "-1"),
         *("--max-concurrency", str(concurrency), "--ignore-eos", "--temperature", "0"),
         *("--extra-body", json.dumps(body), "--disable-tqdm"),
+        # Its trial request would be one more, and would warm the prefix cache for the first prompt.
+        *("--ready-check-timeout-sec", "0"),
         *("--save-result", "--result-dir", ".", "--result-filename", "r.json"),
     ]
     with tempfile.TemporaryDirectory() as folder:
@@ -229,6 +256,7 @@ def _bench_serve(
         sys.exit(f"vllm bench serve completed {said['completed']} of {len(prompts)} requests")
     found = {
         "tpot_p50_ms": said["median_tpot_ms"],
+        "tpot_mean_ms": said["mean_tpot_ms"],
         "output_throughput": said["output_throughput"],
         SHOWN_ONLY: said["median_ttft_ms"],
     }
