@@ -58,7 +58,8 @@ class LoopbackProxy:
             head = (await reader.readuntil(b"\r\n\r\n")).decode()
             self.heads.append(head)
             method, url, *_ = head.split()
-            fields = dict(line.lower().split(": ", 1) for line in head.split("\r\n")[1:-2])
+            lines = (line.partition(": ") for line in head.split("\r\n"))
+            fields = {name.lower(): value for name, _, value in lines}
             body = await reader.readexactly(int(fields.get("content-length", 0)))
             if self._refusal is not None:
                 told = fields.get("proxy-authorization", "").encode()

@@ -106,6 +106,7 @@ def test_plain_requests_name_the_whole_url_and_keep_their_kernel_stamps() -> Non
         window = window_of(proxy, answers(WHOLE))
     assert [row.status for row in window.rows] == ["ok", "ok"]
     assert [row.completion_tokens for row in window.rows] == [5, 5]
+    assert window.client is not None
     assert (window.clock, window.client.unstamped_reads) == ("kernel", 0)
     assert all(row.sent_ns < row.event_ns[0] <= row.ended_ns for row in window.rows)
     # One connection carried both.
