@@ -43,4 +43,4 @@ class Server:
     @property
     def _forwarding(self) -> Proxy | None:
         """The proxy that reads each request. Under TLS it only passes bytes on."""
-        return None if self.base_url.startswith("https:") else self.proxy
+        return None if urlsplit(self.base_url).scheme == "https" else self.proxy
