@@ -169,10 +169,11 @@ class ProtocolConnection(Connection, asyncio.Protocol):
 
     async def _connect(self) -> None:
         address = self._reading.address
+        trusted = ssl.create_default_context() if address.tls else None
         await asyncio.get_running_loop().create_connection(
             lambda: self,
             sock=await reached(self._reading, stamped=False),
-            ssl=ssl.create_default_context() if address.tls else None,
+            ssl=trusted,
             server_hostname=address.host if address.tls else None,
         )
 

@@ -223,3 +223,26 @@ def test_counters_are_asked_for_through_a_tunnel_that_only_the_proxy_authorizes(
     assert sampler.cost().failed == 1
     assert proxy.lines() == {f"CONNECT {NAMED}:8 HTTP/1.1", f"CONNECT {NAMED}:8 HTTP/1.0"}
     assert all(f"Proxy-Authorization: {TOLD}\r\n" in head for head in proxy.heads)
+
+
+@pytest.mark.parametrize("through", [False, True])
+@pytest.mark.parametrize("tls", [False, True])
+def test_counters_are_sampled_directly_and_through_a_proxy(
+    server_side: ssl.SSLContext, tls: bool, through: bool
+) -> None:
+    page = b"vllm:num_requests_running 3\n"
+    told = answers(b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\n\r\n" % len(page) + page)
+
+    async def run(proxy: LoopbackProxy) -> list[float]:
+        asked = Proxy.of(f"http://127.0.0.1:{proxy.port}") if through else None
+        async with serving(told, tls=server_side if tls else None) as port:
+            place = f"{NAMED if through else '127.0.0.1'}:{port}"
+            url = f"{'https' if tls else 'http'}://{place}/metrics"
+            with sampling(url, NAMES, 60, None, asked) as sampler, anyio.fail_after(10):
+                while not sampler.cost().samples + sampler.cost().failed:
+                    await anyio.sleep(0.01)
+        return [item.value for item in sampler.samples() if item.of == "server"]
+
+    with proxying() as proxy:
+        assert anyio.run(run, proxy) == [3]
+    assert len(proxy.heads) == through
