@@ -6,11 +6,11 @@ Every cell is on disk before the next begins. A launch that fails is evidence an
 from __future__ import annotations
 
 import math
-import os
 import time
 from collections import defaultdict
 from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +25,7 @@ from specbench.failing import failure
 from specbench.journal import Journal, Listener
 from specbench.judge import effective
 from specbench.launchers.accelerators import require_free_accelerators
-from specbench.launchers.attach import attached
+from specbench.launchers.attach import attached, attached_secrets
 from specbench.launchers.local import environment, serving
 from specbench.launchers.readiness import until_ready
 from specbench.launchers.server import Server
@@ -43,15 +43,11 @@ from specbench.workloads.read import workload_lines
 
 
 def secrets_of(planned: Plan) -> Redaction:
-    """Give the secret values that any server of a plan is started with."""
+    """Give the secret values that any server of a plan is started or reached with."""
     commands = [arm.command for arm in planned.arms]
-    keys = {
-        name: os.environ[name]
-        for arm in planned.arms
-        if arm.attached and (name := arm.attached.api_key_env) and name in os.environ
-    }
+    reached = [attached_secrets(arm.attached) for arm in planned.arms if arm.attached]
     environments = [environment(command) for command in commands]
-    return redaction(environments, [c.argv for c in commands], keys.values())
+    return redaction(environments, [c.argv for c in commands], chain.from_iterable(reached))
 
 
 def prepare(planned: Plan, folder: RunFolder) -> None:
@@ -322,7 +318,9 @@ class _Walk:
                 timeout_s=launcher.ready_timeout_s,
             )
         names = engine.counters()
-        facts["process_start_unix_s"] = await metrics.process_start(server.metrics_url, names)
+        facts["process_start_unix_s"] = await metrics.process_start(
+            server.metrics_url, names, server.proxy
+        )
         with self._journal.phase("audit", attempt.path.name):
             verdicts = await self._audit(deployment, attempt, server)
         if not effective.in_effect(verdicts):
@@ -344,7 +342,9 @@ class _Walk:
         self, deployment: PlannedDeployment, attempt: AttemptFolder, server: Server
     ) -> tuple[Any, ...]:
         engine = self._plan.engine
-        config = await metrics.fetch_json(server.base_url + engine.config_path, server.headers)
+        config = await metrics.fetch_json(
+            server.base_url + engine.config_path, server.headers, server.proxy
+        )
         configured = engine.config_facts(config) if isinstance(config, Mapping) else ()
         if config is not None:
             attempt.write_json("server_info.json", scrubbed(config))
@@ -370,5 +370,6 @@ def _launch_facts(server: Server) -> dict[str, Any]:
         "pid": server.pid,
         "base_url": server.base_url,
         "metrics_url": server.metrics_url,
+        "through_proxy": server.proxy is not None,
         "machine": provenance.machine(),
     }

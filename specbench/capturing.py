@@ -9,6 +9,7 @@ import attrs
 from specbench.experiment.load import Timeouts
 from specbench.experiment.prompt import Prompt
 from specbench.facts import Window
+from specbench.proxy import Proxy
 from specbench.traffic.drive import drive
 from specbench.traffic.loops import LoadPoint
 from specbench.traffic.requests import Wording, measured, shuffled
@@ -20,6 +21,7 @@ async def captured(
     base_url: str,
     timeouts: Timeouts,
     *,
+    proxy: Proxy | None = None,
     concurrency: Sequence[int],
     seed: int,
 ) -> list[Window]:
@@ -31,6 +33,6 @@ async def captured(
     windows = []
     for asked in concurrency:
         spoken = attrs.evolve(wording, salt=f"{wording.salt}-c{asked}", shared_salt=None)
-        point = LoadPoint(base_url=base_url, timeouts=timeouts, concurrency=asked)
+        point = LoadPoint(base_url=base_url, proxy=proxy, timeouts=timeouts, concurrency=asked)
         windows.append(await drive(measured(ordered, len(ordered), spoken), point))
     return windows

@@ -82,6 +82,7 @@ class Measuring:
                 ),
                 server.base_url,
                 self._load.timeouts,
+                proxy=server.proxy,
                 concurrency=asked.concurrency,
                 seed=self._seed + number,
             )
@@ -102,6 +103,7 @@ class Measuring:
         where = (attempt.path.name, cell.name)
         asked = LoadPoint(
             base_url=server.base_url,
+            proxy=server.proxy,
             timeouts=self._load.timeouts,
             concurrency=cell.concurrency,
             arrivals_ns=cell.arrivals_ns,
@@ -125,13 +127,13 @@ class Measuring:
             and other.concurrency is not None
         }
         with self._journal.phase("settle", *where):
-            before, settled_before = await metrics.settled(url, names)
+            before, settled_before = await metrics.settled(url, names, server.proxy)
         every_s = self._plan.read.experiment.sample_every_s
         visible = deployment.arm.command.environment.get(VISIBLE)
         with (
             self._journal.phase("drive", *where),
             self._stopping.finishing(),
-            sampling(url, names, every_s, visible) as sampler,
+            sampling(url, names, every_s, visible, server.proxy) as sampler,
         ):
             window = await drive(
                 requests, asked, on_row=self._on_row, stop=lambda: self._stopping.asked
@@ -141,7 +143,7 @@ class Measuring:
         lost: DeploymentError | None = None
         try:
             with self._journal.phase("settle", *where):
-                after, settled_after = await metrics.settled(url, names)
+                after, settled_after = await metrics.settled(url, names, server.proxy)
         except DeploymentError as error:
             # The server died in the window: what the client saw of that is evidence too.
             after, settled_after, lost = "", False, error
@@ -198,13 +200,13 @@ class Measuring:
         return sum(row.status == "ok" for row in (await drive(requests, point)).rows)
 
     def _wording(self, server: Server, sampling: Sampling, salt: str) -> Wording:
-        engine, parts = self._plan.engine, urlsplit(server.base_url)
+        engine = self._plan.engine
         warm_cache = self._plan.read.experiment.prefix_cache == "warm"
         return Wording(
-            host=parts.netloc,
-            path=parts.path + engine.chat_path,
+            host=urlsplit(server.base_url).netloc,
+            path=server.request_target(engine.chat_path),
             model=server.model,
-            headers=server.headers,
+            headers=server.request_headers(),
             sampling=sampling,
             salt=salt,
             # Of this deployment: another launch of a server begins with an empty cache anyway.

@@ -58,7 +58,9 @@ def _lines(planned: Plan) -> Iterator[str]:
 def _command_lines(arm: PlannedArm) -> Iterator[str]:
     yield f"  {arm.name}{DERIVED.get(arm.role, '')}"
     if arm.attached is not None:
-        yield f"    attached to {arm.attached.base_url}: nothing is started"
+        proxy = arm.attached.proxy_env
+        through = f" through the proxy that {proxy} names" if proxy else ""
+        yield f"    attached to {arm.attached.base_url}{through}: nothing is started"
         return
     environment = " ".join(
         f"{name}={shlex.quote(value)}" for name, value in arm.command.environment.items()

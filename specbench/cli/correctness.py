@@ -43,6 +43,7 @@ def correctness() -> None:
 @click.option("--seed", default=1, show_default=True, help="Another seed is another order.")
 @click.option("--model", help="What the server calls it; its first one when left out.")
 @click.option("--api-key-env", help="Environment variable that holds the server's key.")
+@click.option("--proxy-env", help="Environment variable that names the HTTP proxy to it.")
 def capture(
     url: str,
     workload: Path,
@@ -51,6 +52,7 @@ def capture(
     seed: int,
     model: str | None,
     api_key_env: str | None,
+    proxy_env: str | None,
 ) -> None:
     """Capture the greedy outputs of the server at URL, such as http://127.0.0.1:8000.
 
@@ -62,26 +64,37 @@ def capture(
 
     from specbench.capture_files import capture_text
     from specbench.experiment.model import AttachedServer
+    from specbench.launchers.attach import attached_secrets
+    from specbench.proxy import Proxy
+    from specbench.redaction import redaction
     from specbench.whole_files import write_text
     from specbench.workloads.read import read_workload
 
     if out.exists():
         raise click.BadParameter(f"{out} is there already; captures are kept", param_hint="--out")
-    if api_key_env is not None and api_key_env not in os.environ:
-        raise click.BadParameter(f"{api_key_env} is not set", param_hint="--api-key-env")
+    for name, option in ((api_key_env, "--api-key-env"), (proxy_env, "--proxy-env")):
+        if name is not None and name not in os.environ:
+            raise click.BadParameter(f"{name} is not set", param_hint=option)
+    if proxy_env is not None:
+        try:
+            Proxy.of(os.environ[proxy_env])
+        except ValueError as error:
+            said = f"{proxy_env} holds {error}"
+            raise click.BadParameter(said, param_hint="--proxy-env") from None
     prompts = read_workload(workload).prompts
     if any(prompt.turns for prompt in prompts):
         raise click.BadParameter(
             "captures compare single answers: no turns", param_hint="--workload"
         )
-    server = AttachedServer(base_url=url, model=model, api_key_env=api_key_env)
+    server = AttachedServer(base_url=url, model=model, api_key_env=api_key_env, proxy_env=proxy_env)
     windows = anyio.run(_capture, server, prompts, concurrency, seed)
-    write_text(out, capture_text(windows))
+    clean = redaction([], [], attached_secrets(server)).text
+    write_text(out, clean(capture_text(windows)))
     rows = [row for window in windows for row in window.rows]
     succeeded = sum(row.status == "ok" for row in rows)
     click.echo(f"{out}: {succeeded} of {len(rows)} outputs")
     for said in dict.fromkeys(row.error for row in rows if row.error):
-        click.echo(f"  failed: {said}", err=True)
+        click.echo(f"  failed: {clean(said)}", err=True)
     if any(
         output.candidates is None
         for window in windows
@@ -110,19 +123,24 @@ async def _capture(
     from specbench.traffic.requests import Wording
 
     async with attached(asked, Path(), Engine.metrics_path) as server:
-        parts = urlsplit(server.base_url)
         wording = Wording(
-            host=parts.netloc,
-            path=parts.path + Engine.chat_path,
+            host=urlsplit(server.base_url).netloc,
+            path=server.request_target(Engine.chat_path),
             model=server.model,
-            headers=server.headers,
+            headers=server.request_headers(),
             sampling=Sampling(name="greedy"),
             # No capture finds the prompts of an earlier one in the prefix cache.
             salt=f"capture-{uuid.uuid4().hex[:12]}",
             top_logprobs=TOP_LOGPROBS,
         )
         return await captured(
-            prompts, wording, server.base_url, Timeouts(), concurrency=concurrency, seed=seed
+            prompts,
+            wording,
+            server.base_url,
+            Timeouts(),
+            proxy=server.proxy,
+            concurrency=concurrency,
+            seed=seed,
         )
 
 

@@ -91,6 +91,12 @@ class AttachedServer:
     api_key_env: str | None = attrs.field(
         default=None, metadata=said("Environment variable that holds its API key.")
     )
+    proxy_env: str | None = attrs.field(
+        default=None,
+        metadata=said(
+            "Environment variable that names the HTTP proxy on the way to it, such as https_proxy."
+        ),
+    )
 
 
 @attrs.frozen(kw_only=True)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,7 @@ from specbench.experiment.chat_template import thinking_problems
 from specbench.experiment.decision_rules import decision_problems
 from specbench.experiment.model import (
     Arm,
+    AttachedServer,
     AttachLauncher,
     Experiment,
     Flag,
@@ -40,6 +41,7 @@ from specbench.experiment.schema_errors import schema_problems
 from specbench.experiment.sweep import unfold
 from specbench.experiment.yaml_text import Document, ValuePath, parse
 from specbench.methods import Method
+from specbench.proxy import Proxy
 from specbench.workloads.arrival_trace import read_trace
 from specbench.workloads.generate import LEAST_GENERATED, generated
 from specbench.workloads.read import WorkloadContent, digest, read_workload
@@ -134,8 +136,8 @@ def require_here(read: ReadExperiment) -> None:
     """Check that this machine has what the experiment names.
 
     Raises:
-        ExperimentError: An environment variable is unset, the interpreter is missing, or the chat
-            template lacks what a sampling sets.
+        ExperimentError: An environment variable is unset or names no proxy, the interpreter is
+            missing, or the chat template lacks what a sampling sets.
     """
     where = str(read.path)
     problems = [
@@ -145,11 +147,8 @@ def require_here(read: ReadExperiment) -> None:
     problems += [attrs.evolve(p, where=where) for p in thinking_problems(read.experiment)]
     launcher = read.experiment.launcher
     if isinstance(launcher, AttachLauncher):
-        problems += [
-            Problem(f"environment variable {name} is not set", f"export {name}=...", where)
-            for server in launcher.servers.values()
-            if (name := server.api_key_env) and name not in os.environ
-        ]
+        placed = _Refusal(read.path, parse(read.text)).placed
+        problems += [placed(at, problem) for at, problem in _variable_problems(launcher.servers)]
     python = launcher.python
     if python and not problems and not os.access(python, os.X_OK):
         problems.append(
@@ -157,6 +156,22 @@ def require_here(read: ReadExperiment) -> None:
         )
     if problems:
         raise ExperimentError(problems)
+
+
+def _variable_problems(servers: Mapping[str, AttachedServer]) -> Iterator[Placed]:
+    """Give what is wrong with the environment variables that servers are reached with."""
+    for arm, server in servers.items():
+        for key, name in (("api_key_env", server.api_key_env), ("proxy_env", server.proxy_env)):
+            at = ("launcher", "servers", arm, key)
+            if name and name not in os.environ:
+                said = f"environment variable {name} is not set"
+                yield at, Problem(said, f"export {name}=...")
+            elif name and key == "proxy_env":
+                try:
+                    Proxy.of(os.environ[name])
+                except ValueError as error:
+                    said = f"environment variable {name} holds {error}"
+                    yield at, Problem(said, f"export {name}=http://host:port")
 
 
 def converter() -> cattrs.Converter:
@@ -202,9 +217,10 @@ class _Refusal:
     def __call__(self, found: Iterable[Placed]) -> None:
         """Refuse problems whose place in the document is known, in its order."""
         ordered = sorted(found, key=lambda item: self._document.line(item[0]))
-        self._raise([self._placed(at, problem) for at, problem in ordered])
+        self._raise([self.placed(at, problem) for at, problem in ordered])
 
-    def _placed(self, at: ValuePath, problem: Problem) -> Problem:
+    def placed(self, at: ValuePath, problem: Problem) -> Problem:
+        """Give a problem with its place, unless it has one."""
         if problem.where:
             return problem
         dotted = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in at)

@@ -126,8 +126,8 @@ def _stamps(client: ClientFacts, required: Gates) -> Iterator[Verdict]:
         outcome="undecided" if many else "pass",
         observed=f"{client.merged_share:.2%} of events",
         required=f"<= {required.client_merged_share:.2%} share their read with an earlier one",
-        advice="their stamps are upper bounds; unless the client is limited, the server sent "
-        "them at once"
+        advice="their stamps are upper bounds; unless the client is limited, the server, or a "
+        "proxy on the way, sent them at once"
         if many
         else "",
     )

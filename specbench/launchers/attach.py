@@ -20,6 +20,7 @@ from specbench.control_client import control_client
 from specbench.errors import DeploymentError
 from specbench.experiment.model import AttachedServer
 from specbench.launchers.server import Server
+from specbench.proxy import Proxy, proxy_secrets
 
 LOOK_TIMEOUT_S = 30
 
@@ -32,11 +33,12 @@ async def attached(asked: AttachedServer, log: Path, metrics_path: str) -> Async
         DeploymentError: It does not answer, or names no model.
     """
     base_url = asked.base_url.rstrip("/")
-    headers = _headers(asked)
+    headers, proxy = _headers(asked), _proxy(asked)
     if asked.log is not None:
         _copy_log(Path(asked.log), log)
-    async with control_client(LOOK_TIMEOUT_S, headers=headers) as client:
-        model = asked.model or await _first_model(client, base_url)
+    hint = "" if proxy else _unused_proxy(base_url)
+    async with control_client(LOOK_TIMEOUT_S, headers=headers, proxy=proxy) as client:
+        model = asked.model or await _first_model(client, base_url, hint)
         metrics_url = asked.metrics_url or f"{base_url}{metrics_path}"
         tells = await _answers(client, metrics_url)
     if asked.metrics_url is not None and not tells:
@@ -46,6 +48,7 @@ async def attached(asked: AttachedServer, log: Path, metrics_path: str) -> Async
         metrics_url=metrics_url if tells else None,
         model=model,
         headers=headers,
+        proxy=proxy,
     )
 
 
@@ -53,6 +56,16 @@ def _headers(asked: AttachedServer) -> Mapping[str, str]:
     if asked.api_key_env is None:
         return {}
     return {"Authorization": f"Bearer {os.environ[asked.api_key_env]}"}
+
+
+def _proxy(asked: AttachedServer) -> Proxy | None:
+    return None if asked.proxy_env is None else Proxy.of(os.environ[asked.proxy_env])
+
+
+def attached_secrets(asked: AttachedServer) -> set[str]:
+    """Give what a server is reached with and is kept nowhere: its key, its proxy."""
+    key, proxy = (os.environ.get(name or "") for name in (asked.api_key_env, asked.proxy_env))
+    return {*([key] if key else ()), *(proxy_secrets(proxy) if proxy else ())}
 
 
 def _copy_log(source: Path, log: Path) -> None:
@@ -64,7 +77,7 @@ def _copy_log(source: Path, log: Path) -> None:
         ) from error
 
 
-async def _first_model(client: httpx.AsyncClient, base_url: str) -> str:
+async def _first_model(client: httpx.AsyncClient, base_url: str, hint: str) -> str:
     url = f"{base_url}/v1/models"
     try:
         answer = await client.get(url)
@@ -72,19 +85,18 @@ async def _first_model(client: httpx.AsyncClient, base_url: str) -> str:
         return str(answer.json()["data"][0]["id"])
     except (httpx.HTTPError, ValueError, LookupError, TypeError) as error:
         said = str(error) or type(error).__name__
-        raise DeploymentError(
-            f"{url} names no model: {said}{_unused_proxy(url)}", kind="unreachable"
-        ) from error
+        raise DeploymentError(f"{url} names no model: {said}{hint}", kind="unreachable") from error
 
 
 def _unused_proxy(url: str) -> str:
-    """Say so where the environment names a proxy for a URL: nothing here goes through it."""
+    """Say so where the environment names a proxy for a URL: only a spec has us go through it."""
     parts = urlsplit(url)
     if parts.scheme not in getproxies() or proxy_bypass(parts.hostname or ""):
         return ""
     return (
-        f"; the environment names a proxy for {parts.scheme}, which is not used: "
-        "measure where the server can be reached directly"
+        f"; the environment names a proxy for {parts.scheme}, which is not used: write its "
+        f"variable ({parts.scheme}_proxy) as the server's proxy_env, or measure where the server "
+        "can be reached directly"
     )
 
 

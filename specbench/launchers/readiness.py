@@ -28,7 +28,9 @@ async def until_ready(server: Server, *, path: str, timeout_s: float) -> float:
     """
     started = time.monotonic()
     last = "no answer"
-    async with control_client(60, base_url=server.base_url, headers=server.headers) as client:
+    async with control_client(
+        60, base_url=server.base_url, headers=server.headers, proxy=server.proxy
+    ) as client:
         while time.monotonic() - started < timeout_s:
             if server.ended.is_set():
                 raise DeploymentError(

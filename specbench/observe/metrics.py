@@ -17,6 +17,7 @@ from prometheus_client.samples import Sample
 from specbench.control_client import control_client
 from specbench.errors import DeploymentError
 from specbench.facts import CounterNames, CounterSnapshot
+from specbench.proxy import Proxy
 
 SETTLE_POLL_S = 0.05
 SETTLE_TIMEOUT_S = 30.0
@@ -88,16 +89,20 @@ def gauge_total(snapshot: CounterSnapshot, name: str) -> float | None:
     return sum(values) if values else None
 
 
-async def process_start(url: str | None, names: CounterNames) -> float | None:
+async def process_start(
+    url: str | None, names: CounterNames, proxy: Proxy | None = None
+) -> float | None:
     """Give when the server's process started, in unix seconds; None where nobody tells it."""
     if url is None:
         return None
-    async with control_client(30) as client:
+    async with control_client(30, proxy=proxy) as client:
         series = _parsed(await _get(client, url), url).series
     return series.get((names.process_start, ()))
 
 
-async def settled(url: str | None, names: CounterNames) -> tuple[str, bool]:
+async def settled(
+    url: str | None, names: CounterNames, proxy: Proxy | None = None
+) -> tuple[str, bool]:
     """Give the exposition text once nothing runs or waits and two reads of the counters agree.
 
     The second value tells whether that came true within 30 s. vLLM updates its counters when the
@@ -108,7 +113,7 @@ async def settled(url: str | None, names: CounterNames) -> tuple[str, bool]:
         return "", True
     previous: CounterSnapshot | None = None
     text = ""
-    async with control_client(30) as client:
+    async with control_client(30, proxy=proxy) as client:
         with anyio.move_on_after(SETTLE_TIMEOUT_S):
             while True:
                 text = await _get(client, url)
@@ -124,9 +129,11 @@ async def settled(url: str | None, names: CounterNames) -> tuple[str, bool]:
     return text, False
 
 
-async def fetch_json(url: str, headers: Mapping[str, str]) -> object | None:
+async def fetch_json(
+    url: str, headers: Mapping[str, str], proxy: Proxy | None = None
+) -> object | None:
     """Give a JSON document of a server, or None where it offers none."""
-    async with control_client(60, headers=headers) as client:
+    async with control_client(60, headers=headers, proxy=proxy) as client:
         try:
             answer = await client.get(url)
         except httpx.TransportError:

@@ -6,21 +6,18 @@ later: nothing is parsed while requests run. What sampling cost is part of the e
 
 from __future__ import annotations
 
-import http.client
 import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from urllib.parse import urlsplit
 
 import attrs
 
 from specbench.facts import CounterNames, Sample
 from specbench.observe.accelerators import Accelerators, opened_accelerators
+from specbench.observe.counter_page import CounterPage
 from specbench.observe.metrics import gauge_total, parse
-
-ANSWER_S = 5.0
-"""Longest wait for one answer of /metrics."""
+from specbench.proxy import Proxy
 
 
 @attrs.frozen(kw_only=True)
@@ -41,12 +38,12 @@ class Sampler:
 
     def __init__(
         self,
-        url: str | None,
+        page: CounterPage | None,
         names: CounterNames,
         every_s: float,
         accelerators: Accelerators | None,
     ) -> None:
-        self._url, self._names, self._every_s = url, names, every_s
+        self._page, self._names, self._every_s = page, names, every_s
         self._accelerators = accelerators
         self._texts: list[tuple[int, str]] = []
         self._readings: list[Sample] = []
@@ -114,25 +111,31 @@ class Sampler:
                 Sample(at_ns=at_ns, of=of, quantity=quantity, value=value)
                 for of, quantity, value in self._accelerators.read()
             ]
-        if self._url is None:
+        if self._page is None:
             return
-        text = _lines(self._url, self._names)
+        text = self._page.text()
         if text is None:
             self._failed += 1
         else:
-            self._texts.append((time.perf_counter_ns(), text))
+            self._texts.append((time.perf_counter_ns(), _lines(text, self._names)))
 
 
 @contextmanager
 def sampling(
-    url: str | None, names: CounterNames, every_s: float | None, visible: str | None = None
+    url: str | None,
+    names: CounterNames,
+    every_s: float | None,
+    visible: str | None = None,
+    proxy: Proxy | None = None,
 ) -> Iterator[Sampler]:
     """Sample while the block runs; with `every_s` None not at all.
 
-    `visible` is the server's own CUDA_VISIBLE_DEVICES, where it has one.
+    `visible` is the server's own CUDA_VISIBLE_DEVICES, where it has one; `proxy` is on the way to
+    the `url`.
     """
     accelerators = None if every_s is None else opened_accelerators(visible)
-    sampler = Sampler(url, names, every_s or 1.0, accelerators)
+    page = CounterPage(url, proxy) if url else None
+    sampler = Sampler(page, names, every_s or 1.0, accelerators)
     if every_s is None:
         yield sampler
         return
@@ -145,19 +148,7 @@ def sampling(
             accelerators.close()
 
 
-def _lines(url: str, names: CounterNames) -> str | None:
-    """Give the lines of an answer that are read later; None when there was no answer."""
+def _lines(text: str, names: CounterNames) -> str:
+    """Give the lines of a page that are read later."""
     wanted = (names.running, names.waiting, names.kv_usage, names.preemptions)
-    parts = urlsplit(url)
-    connection = http.client.HTTPConnection(parts.netloc, timeout=ANSWER_S)
-    try:
-        connection.request("GET", parts.path or "/")
-        answer = connection.getresponse()
-        text = answer.read().decode("utf-8", "replace")
-    except (OSError, http.client.HTTPException):
-        return None
-    finally:
-        connection.close()
-    if answer.status != http.client.OK:
-        return None
     return "".join(f"{line}\n" for line in text.splitlines() if line.startswith(wanted))

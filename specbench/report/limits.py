@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from html import escape
 
 from specbench.analysis.intervals import CLAIM_BLOCKS
@@ -51,16 +51,30 @@ def _licences(content: Content) -> str:
 
 def _gateway(content: Content) -> str:
     plan = json.loads(content.experiment["plan"])["experiment"]
-    kind = plan["launcher"]["kind"]
-    if kind == "attach":
+    if plan["launcher"]["kind"] == "attach":
+        servers = plan["launcher"]["servers"]
+        behind = sorted(arm for arm, server in servers.items() if server.get("proxy_env"))
         return (
             "The servers were already running: whatever stands between client and server is in "
             "every time, and was not looked at."
-        )
+        ) + _proxied(behind, others=len(behind) < len(servers))
     return (
         "The client spoke to each server directly. A gateway, TLS, authentication and a network "
         "add to TTFT and E2E, and routing over replicas changes the batches that speculation meets."
     )
+
+
+def _proxied(arms: Sequence[str], *, others: bool) -> str:
+    if not arms:
+        return ""
+    said = (
+        f" Through an HTTP proxy: {', '.join(arms)}. Their times include it, and arrivals are "
+        "those at this machine. A proxy that buffers makes several tokens arrive at once: see "
+        "gate merged_reads."
+    )
+    if others:
+        said += " Other arms had none: effects between them hold what it adds."
+    return said
 
 
 def _nodes(content: Content) -> str:

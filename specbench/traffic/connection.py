@@ -46,10 +46,10 @@ class Reading:
     _places: list[Place] = attrs.field(factory=list)
 
     async def places(self) -> list[Place]:
-        """Give the socket addresses of the server, asked for once."""
+        """Give the socket addresses to connect to, asked for once."""
         if not self._places:
-            loop, address = asyncio.get_running_loop(), self.address
-            found = await loop.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM)
+            loop, (host, port) = asyncio.get_running_loop(), self.address.hop
+            found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
             self._places = [item for item in found if item[0] in (socket.AF_INET, socket.AF_INET6)]
         return self._places
 
@@ -103,7 +103,7 @@ class Connection(ABC):
         """Connect.
 
         Raises:
-            OSError: The server refused, or took longer than the time-out (TimeoutError).
+            OSError: The server or a proxy refused, or took longer than the time-out (TimeoutError).
         """
         self._carried = 0
         limit_s = self._reading.timeouts.connect_s

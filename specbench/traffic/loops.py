@@ -22,6 +22,7 @@ from anyio.abc import TaskGroup
 
 from specbench.experiment.load import Timeouts
 from specbench.facts import RequestRow
+from specbench.proxy import Proxy
 from specbench.traffic.absolute_timer import AbsoluteTimer
 from specbench.traffic.address import Address
 from specbench.traffic.connection import Connection, Reading
@@ -52,6 +53,7 @@ class LoadPoint:
     """How requests go to a server: so many in flight, or each at its instant."""
 
     base_url: str
+    proxy: Proxy | None = None
     timeouts: Timeouts
     concurrency: int | None
     """None under an open load."""
@@ -84,7 +86,7 @@ class Drive(ABC):
     ) -> None:
         self._requests = requests
         self._asked = asked
-        address = Address.of(asked.base_url)
+        address = Address.of(asked.base_url, asked.proxy)
         clock = usable_clock(address)
         # An open load's timer would wait with the reads, and so would a stamp of our own.
         gathers = clock == "kernel" and asked.concurrency is not None

@@ -36,6 +36,7 @@ class Wording:
 
     host: str
     path: str
+    """What a request line names: a path, or the whole URL for a proxy that forwards."""
     model: str
     sampling: Sampling
     headers: Mapping[str, str] = attrs.field(factory=dict)

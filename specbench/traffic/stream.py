@@ -18,7 +18,8 @@ from functools import cache
 from specbench.client_facts import ClockKind
 from specbench.traffic.address import Address
 from specbench.traffic.connection import Connection, Reading
-from specbench.traffic.kernel_clock import ANCILLARY_BYTES, SO_TIMESTAMPNS, kernel_stamps_work
+from specbench.traffic.kernel_clock import ANCILLARY_BYTES, kernel_stamps_work
+from specbench.traffic.reach import reached
 from specbench.units import NS_PER_S
 
 READ_BYTES = 4096
@@ -71,27 +72,9 @@ class KernelConnection(Connection):
         return True
 
     async def _connect(self) -> None:
-        loop = asyncio.get_running_loop()
-        failure: OSError | None = None
-        for family, kind, protocol, _, place in await self._reading.places():
-            made = socket.socket(family, kind, protocol)
-            made.setblocking(False)
-            made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            made.setsockopt(socket.SOL_SOCKET, SO_TIMESTAMPNS, 1)
-            try:
-                await loop.sock_connect(made, place)
-            except OSError as error:
-                made.close()
-                failure = error
-                continue
-            except BaseException:
-                made.close()
-                raise
-            self._socket = made
-            self._receive = made.recvmsg
-            self._reading.watched.add(made, self._read)
-            return
-        raise failure or OSError(f"{self._reading.address.host} has no address")
+        self._socket = await reached(self._reading, stamped=True)
+        self._receive = self._socket.recvmsg
+        self._reading.watched.add(self._socket, self._read)
 
     def _send(self, wire: bytes) -> None:
         assert self._socket is not None
@@ -186,11 +169,12 @@ class ProtocolConnection(Connection, asyncio.Protocol):
 
     async def _connect(self) -> None:
         address = self._reading.address
+        trusted = ssl.create_default_context() if address.tls else None
         await asyncio.get_running_loop().create_connection(
             lambda: self,
-            address.host,
-            address.port,
-            ssl=ssl.create_default_context() if address.tls else None,
+            sock=await reached(self._reading, stamped=False),
+            ssl=trusted,
+            server_hostname=address.host if address.tls else None,
         )
 
     def _send(self, wire: bytes) -> None:

@@ -13,6 +13,7 @@ from specbench.capture_files import capture_text, read_captures
 from specbench.facts import Output, Window
 from specbench.testing import simulated_server
 from tests.conftest import FinishedRun, row, run_cli, write_small
+from tests.loopback_proxy import proxying
 
 NEAR, FAR = ((1, 0.0), (2, 0.25)), ((1, 0.0), (2, 3.0), (3, 4.0), (4, 5.0), (5, 6.0))
 
@@ -59,6 +60,24 @@ def test_files_are_compared_prompt_by_prompt(files: Path) -> None:
         ).output
     )
     assert told[0]["worst"] == {"prefix_fraction": 0.5, "edit_distance": 0.5, "tokens": 0}
+
+
+@pytest.mark.parametrize(
+    ("value", "said"),
+    [(None, "REACH is not set"), ("socks5://u:hunter22@h:1", "REACH holds no http://host:port")],
+)
+def test_a_proxy_that_a_capture_cannot_use_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, value: str | None, said: str
+) -> None:
+    monkeypatch.delenv("REACH", raising=False)
+    if value is not None:
+        monkeypatch.setenv("REACH", value)
+    write_small(tmp_path)
+    places = ["--workload", tmp_path / "small.jsonl", "--out", tmp_path / "out"]
+    done = run_cli("correctness", "capture", "http://h", *places, "--proxy-env", "REACH")
+    assert done.exit_code == 2
+    assert said in done.output
+    assert "hunter22" not in done.output
 
 
 @pytest.mark.parametrize(
@@ -116,12 +135,17 @@ def test_an_explanation_needs_an_arm_of_the_run(lossy: FinishedRun, tmp_path: Pa
     assert run_cli("correctness", "gate", lossy.run.name, *place).exit_code == 7
 
 
-def test_a_running_server_is_captured_twice_to_the_same_texts(tmp_path: Path) -> None:
+def test_a_running_server_is_captured_twice_to_the_same_texts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The second time through a proxy."""
     write_small(tmp_path)
     prompts = tmp_path / "small.jsonl"
-    with simulated_server() as server:
-        for name in ("one", "two"):
+    with simulated_server() as server, proxying() as proxy:
+        monkeypatch.setenv("REACH", f"http://user:hunter22@127.0.0.1:{proxy.port}")
+        for name, through in (("one", ()), ("two", ("--proxy-env", "REACH"))):
             options = ["--workload", prompts, "--out", tmp_path / name, "--concurrency", 2]
+            options += through
             done = run_cli("correctness", "capture", server.base_url, *options)
             assert done.exit_code == 0, done.output
             assert "6 of 6 outputs" in done.output
@@ -129,6 +153,14 @@ def test_a_running_server_is_captured_twice_to_the_same_texts(tmp_path: Path) ->
         taken = run_cli("correctness", "capture", server.base_url, *options)
     assert taken.exit_code == 2
     assert "is there already" in taken.output
+    assert proxy.lines() == {
+        f"{asked} {server.base_url}/{path} HTTP/1.1"
+        for asked, path in (
+            ("GET", "v1/models"),
+            ("GET", "metrics"),
+            ("POST", "v1/chat/completions"),
+        )
+    }
     one, two = (
         read_captures(tmp_path / name, Capture(arm="x", deployment="x"))[0]
         for name in ("one", "two")

@@ -14,6 +14,7 @@ from specbench.methods import Method
 from tests.conftest import ROOT, SMALL, write_small
 
 EXAMPLES = Path(__file__).parent.parent / "examples"
+ARMS = ("baseline", "ngram-k3", "eagle-k3")
 SPECS = sorted((ROOT / "specs").glob("*.yaml"))
 
 
@@ -78,6 +79,40 @@ def test_variables_are_put_in_and_an_unset_one_waits_for_here(
     assert read.unset == ("MY_MODEL",)
     with pytest.raises(ExperimentError, match="MY_MODEL is not set"):
         require_here(read)
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "said"),
+    [
+        ("api_key_env", None, "environment variable REACH is not set; export REACH=..."),
+        ("proxy_env", None, "environment variable REACH is not set; export REACH=..."),
+        (
+            "proxy_env",
+            "https://user:hunter22@gate.example:3128",
+            "environment variable REACH holds no http://host:port URL of a proxy",
+        ),
+    ],
+)
+def test_variables_that_servers_are_reached_with_are_judged_here_at_their_line(
+    read_small: Callable[..., ReadExperiment],
+    monkeypatch: pytest.MonkeyPatch,
+    key: str,
+    value: str | None,
+    said: str,
+) -> None:
+    monkeypatch.delenv("REACH", raising=False)
+    if value is not None:
+        monkeypatch.setenv("REACH", value)
+    servers = [f"    {arm}: {{base_url: 'http://h:{place}'" for place, arm in enumerate(ARMS, 1)]
+    document = SMALL + "launcher:\n  kind: attach\n  servers:\n" + "}\n".join(servers)
+    read = read_small(f"{document}, {key}: REACH}}\n")
+    line = len(document.splitlines())
+    with pytest.raises(ExperimentError) as caught:
+        require_here(read)
+    (problem,) = caught.value.problems
+    assert f"{read.path}:{line}: launcher.servers.eagle-k3.{key}: {said}" in str(caught.value)
+    assert "hunter22" not in str(caught.value)
+    assert problem.hint
 
 
 def test_an_interpreter_that_cannot_be_run_is_refused_here(

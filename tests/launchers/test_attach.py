@@ -6,7 +6,7 @@ import asyncio
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import httpx
@@ -18,8 +18,10 @@ from specbench.experiment.model import AttachedServer
 from specbench.launchers.attach import attached
 from specbench.launchers.local import free_port
 from specbench.store.store import opened, rows
-from tests.conftest import SMALL, run_small
+from specbench.whole_files import read_json
+from tests.conftest import SMALL, FinishedRun, run_small
 from tests.launchers.test_local import until
+from tests.loopback_proxy import proxying
 
 HEAD = SMALL.replace(
     '  - {name: "ngram-k{num_speculative_tokens}", method: ngram, num_speculative_tokens: [3]}\n',
@@ -261,3 +263,61 @@ def test_a_server_behind_a_proxy_only_is_refused_with_the_reason(
     with pytest.raises(DeploymentError, match="names no model") as refused:
         asyncio.run(attach())
     assert ("names a proxy for http, which is not used" in str(refused.value)) is said
+    assert ("(http_proxy) as the server's proxy_env" in str(refused.value)) is said
+
+
+def test_a_server_behind_a_proxy_is_measured_and_its_credentials_are_kept_nowhere(
+    servers: dict[str, tuple[str, Path]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with proxying() as proxy:
+        monkeypatch.setenv("REACH", f"http://Aladdin:open%20sesame@127.0.0.1:{proxy.port}")
+        document = attaching(servers).replace(".log}", ".log, proxy_env: REACH}")
+        assert document.count("proxy_env") == 2
+        for long, short in (
+            ("blocks: 2", "blocks: 1"),
+            ("[1, 4], requests: {1: 6, 4: 12}", "[2], requests: {2: 6}"),
+            ("captures: 2", "captures: 1"),
+        ):
+            document = document.replace(long, short)
+        done = run_small(tmp_path, document)
+    assert done.result.exit_code == 0, done.result.output
+    direct = {f"{url}/{path}" for url, _ in servers.values() for path in ("metrics", "server_info")}
+    asked = {line.split()[1].partition("?")[0] for line in proxy.lines()}
+    assert direct <= asked
+    assert all("Proxy-Authorization: Basic QWxhZGRpbjpvcGVuIHNlc2FtZQ==" in h for h in proxy.heads)
+    assert b"Proxy-Authorization" not in proxy.passed
+    launches = [read_json(path) for path in done.run.glob("*/launch.json")]
+    assert [launch["through_proxy"] for launch in launches] == [True, True]
+    with opened(done.results) as connection:
+        cells = rows(connection, "select clock, output_throughput, acceptance_rate from cells")
+    assert {cell["clock"] for cell in cells} == {"kernel"}
+    assert all(cell["output_throughput"] > 0 for cell in cells)
+    assert kept_with(tmp_path, done, SECRETS) == []
+
+
+def test_what_a_proxy_repeats_of_its_credentials_is_hidden(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    refusal = b"HTTP/1.1 407 No\r\nconnection: close\r\n\r\nnot TOLD, and not open sesame"
+    with proxying(refusal) as proxy:
+        monkeypatch.setenv("REACH", f"http://Aladdin:open%20sesame@127.0.0.1:{proxy.port}")
+        hidden = {arm: ("http://server.test:80", Path("x")) for arm in ("baseline", "eagle-k3")}
+        document = attaching(hidden, logs=False, more=", model: m, proxy_env: REACH")
+        document = document.replace("server.test:80", "server.test:81", 1)
+        document = document.replace("kind: attach", "kind: attach\n  ready_timeout_s: 0.1")
+        done = run_small(tmp_path, document.replace("blocks: 2", "blocks: 1"))
+    assert done.result.exit_code == 4, done.result.output
+    reasons = [attempt.closing()["reason"] for attempt in RunFolder(done.run).attempts()]
+    said = "was not ready after 0 s; its last answer: HTTP 407: not Basic ***, and not ***"
+    assert reasons == [f"the server {said}"] * 2
+    assert kept_with(tmp_path, done, SECRETS) == []
+
+
+SECRETS = ("open sesame", "open%20sesame", "QWxhZGRpbjpvcGVuIHNlc2FtZQ==")
+
+
+def kept_with(folder: Path, done: FinishedRun, secrets: Sequence[str]) -> list[str]:
+    """Give where a secret stands in what a run kept or said."""
+    kept = {str(path): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    kept["output"] = done.result.output.encode()
+    return [name for name, said in kept.items() for s in secrets if s.encode() in said]

@@ -232,7 +232,10 @@ def test_the_limits_always_name_five(content: Content) -> None:
 def test_the_limits_tell_looks_caveats_and_what_is_not_known(content: Content) -> None:
     plan = json.loads(content.experiment["plan"])
     del plan["licences"]
-    plan["experiment"]["launcher"]["kind"] = "attach"
+    plan["experiment"]["launcher"] = {
+        "kind": "attach",
+        "servers": {"baseline": {}, "eagle-k3": {"proxy_env": "https_proxy"}},
+    }
     experiment = {
         **content.experiment,
         "plan": json.dumps(plan),
@@ -252,6 +255,9 @@ def test_the_limits_tell_looks_caveats_and_what_is_not_known(content: Content) -
     assert "Results were shown 7 times before this page, at least, at 3 points before" in said
     assert "does not record the licences" in said
     assert "The servers were already running" in said
+    assert "Through an HTTP proxy: eagle-k3." in said
+    assert "Other arms had none" in said
+    assert "https_proxy" not in said
     assert "only a confirmation" not in said
     assert "cost model" not in said
     assert "1 of 1 cells are in no effect" in said

@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import shutil
 import ssl
-import subprocess
 import time
-from pathlib import Path
 
 import pytest
 
@@ -396,22 +393,8 @@ def test_ipv6_is_a_host_like_any_other() -> None:
     assert asyncio.run(run()).status == "ok"
 
 
-def test_tls_is_read_by_the_loop_with_its_own_clock(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    if shutil.which("openssl") is None:
-        pytest.skip("no openssl to make a certificate with")
-    key, certificate = tmp_path / "key.pem", tmp_path / "certificate.pem"
-    making = (
-        f"openssl req -x509 -newkey rsa:2048 -nodes -days 2 -subj /CN=localhost -keyout {key} "
-        f"-out {certificate} -addext subjectAltName=IP:127.0.0.1"
-    )
-    subprocess.run(making.split(), check=True, capture_output=True)
-    monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
-
+def test_tls_is_read_by_the_loop_with_its_own_clock(server_side: ssl.SSLContext) -> None:
     async def run() -> RequestRow:
-        server_side = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
-        server_side.load_cert_chain(certificate, key)
         async with serving(answers(WHOLE), tls=server_side) as port:
             address = Address.of(f"https://127.0.0.1:{port}")
             assert usable_clock(address) == "user"
