@@ -40,7 +40,7 @@ def test_the_slice_is_short_and_policy_and_niceness_stay() -> None:
     assert said[:3] == ["True", "0", "3"]
     kernel = tuple(int(part) for part in platform.release().split("-")[0].split(".")[:2])
     # An older kernel tells 0, and takes no slice.
-    assert said[3] == ("500000" if kernel >= LINUX_6_12 else "0")
+    assert said[3] == ("100000" if kernel >= LINUX_6_12 else "0")
 
 
 def test_a_policy_that_somebody_gave_is_kept() -> None:
