@@ -96,10 +96,10 @@ class Drive(ABC):
         self._finished: deque[Exchange] = deque()
         self._dispatch_ns: array[int] = array("q")
         self._loop_lag_ns: array[int] = array("q")
-        self._beat_ns = 0
+        self._beat_ns = self._renewed_ns = 0
         self._heart: AbsoluteTimer | None = None
         self._in_flight = 0
-        self._over = False
+        self._over = self._growing = False
         self._done = anyio.Event()
         self._group: TaskGroup
 
@@ -131,16 +131,18 @@ class Drive(ABC):
             self._reading.offset.renew()
             self._reading.offset.step_ns = 0
             started_unix_s, cpu_s, started_ns = time.time(), time.process_time(), _now()
+            self._renewed_ns = started_ns
             self._beat_ns = started_ns + HEARTBEAT_NS
             self._heart = AbsoluteTimer(self._beat)
             self._heart.at(self._beat_ns)
             async with anyio.create_task_group() as group:
                 self._group = group
-                group.start_soon(self._watch)
                 self._begin(start_ns or started_ns)
                 if not self._is_done():
                     await self._done.wait()
-                group.cancel_scope.cancel()
+                if self._growing:
+                    # Only then: what a cancellation leaves behind holds all of this in a cycle.
+                    group.cancel_scope.cancel()
             if not self._loop_lag_ns:
                 # A window shorter than a beat: it is as late as it is now.
                 self._loop_lag_ns.append(max(_now() - self._beat_ns, 0))
@@ -153,6 +155,8 @@ class Drive(ABC):
             self._over = True
             if self._heart is not None:
                 self._heart.close()
+                # It calls this drive: a cycle would keep every sample until garbage is collected.
+                self._heart = None
             for one in self._connections:
                 one.close()
         return self._part(started_unix_s, share)
@@ -215,15 +219,12 @@ class Drive(ABC):
         if self._is_done():
             self._done.set()
 
-    async def _watch(self) -> None:
-        """See each second that the wall clock is not set."""
-        while True:
-            await anyio.sleep(1)
-            self._reading.offset.renew()
-
     def _beat(self) -> None:
-        """Note how late this turn of the loop is, and set the next."""
+        """Note how late this turn of the loop is, and each second whether a clock was set."""
         now_ns = _now()
+        if now_ns - self._renewed_ns >= NS_PER_S:
+            self._renewed_ns = now_ns
+            self._reading.offset.renew()
         self._loop_lag_ns.append(max(now_ns - self._beat_ns, 0))
         self._beat_ns = now_ns + HEARTBEAT_NS
         if self._heart is not None:
@@ -306,7 +307,6 @@ class OpenDrive(Drive):
         self._idle: list[Connection] = []
         self._waiting: deque[tuple[TimedRequest, int]] = deque()
         self._next = 0
-        self._growing = False
         self._start_ns = 0
         self._timer: AbsoluteTimer
         # Reads that wait meanwhile lose nothing where the kernel stamps them.
@@ -324,6 +324,7 @@ class OpenDrive(Drive):
             return await super().run(start_ns)
         finally:
             self._timer.close()
+            del self._timer
 
     def _begin(self, start_ns: int) -> None:
         # The same for all processes that start together: their schedules are one.

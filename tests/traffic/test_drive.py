@@ -1,10 +1,13 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import itertools
 import json
 import time
+import weakref
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -16,7 +19,7 @@ from specbench.judge import client
 from specbench.traffic import kernel_clock
 from specbench.traffic.absolute_timer import AbsoluteTimer
 from specbench.traffic.drive import drive
-from specbench.traffic.loops import LoadPoint
+from specbench.traffic.loops import LoadPoint, driver
 from specbench.traffic.requests import Wording, measured
 from tests.traffic.faulty_server import (
     END,
@@ -81,6 +84,27 @@ def test_a_closed_load_keeps_so_many_in_flight_and_sends_each_once() -> None:
     assert outcomes(window) == dict.fromkeys(
         ("unavailable", "client_limited", "client_clock", "merged_reads"), "pass"
     ) | {"merged_reads": "undecided"}  # the server sends its answer in one write
+
+
+@pytest.mark.parametrize("load", [{"concurrency": 4}, {"arrivals_ns": (0, 0, MS)}])
+def test_a_drive_that_is_over_is_freed_at_once(load: dict[str, Any]) -> None:
+    """It holds a sample of every read; a window collects no garbage, and the next one grows."""
+
+    async def run() -> None:
+        async with serving(slow(0)) as port:
+            url = f"http://127.0.0.1:{port}"
+            point = LoadPoint(base_url=url, timeouts=Timeouts(), **{"concurrency": None} | load)
+            over = driver([request(index) for index in range(3)], point)
+            held = weakref.ref(over)
+            assert len((await over.run()).rows) == 3
+            gc.disable()
+            try:
+                del over
+                assert held() is None
+            finally:
+                gc.enable()
+
+    asyncio.run(run())
 
 
 def test_an_open_load_sends_at_its_instants_however_slow_the_answers() -> None:

@@ -479,3 +479,10 @@ def test_a_request_on_a_kept_connection_has_the_whole_of_its_own_limit() -> None
     assert first.status == "ok"
     assert (second.status, second.error) == ("timeout", "not complete after 0.3 s")
     assert second.ended_ns - second.sent_ns >= 300_000_000
+
+
+def test_silence_between_events_is_noticed_before_the_limit_of_a_first_event() -> None:
+    limits = Timeouts(first_event_s=9, between_events_s=0.1, request_s=9)
+    (row,) = rows_of(stalls(HEAD, chunk(event("a"))), timeouts=limits)
+    assert (row.status, row.error) == ("timeout", "no event for 0.1 s")
+    assert row.ended_ns - row.sent_ns < 5_000_000_000
