@@ -238,6 +238,8 @@ class LogPattern:
     """The value is the seconds from the first stamp of the log to this line's."""
     warning: str = ""
     """What the line means where it is a warning, and states no value; `fact` is then its kind."""
+    timed: bool = False
+    """What it warns of bends the numbers of the window that it falls into, and of no other."""
 
 
 @attrs.frozen(kw_only=True)

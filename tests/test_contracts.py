@@ -12,7 +12,7 @@ from pathlib import Path
 import attrs
 import click
 
-from specbench import capture_facts, client_facts, errors, facts, hookspecs, methods
+from specbench import capture_facts, client_facts, errors, facts, hookspecs, log_facts, methods
 from specbench.cli import cli
 from specbench.experiment import load, model, prompt
 from tests.conftest import ROOT
@@ -73,6 +73,7 @@ def test_every_public_name_has_a_docstring() -> None:
         client_facts,
         errors,
         facts,
+        log_facts,
         methods,
         model,
         load,
@@ -97,7 +98,7 @@ def test_exit_codes_are_those_of_the_design() -> None:
 
 def test_the_glossary_explains_every_class_that_people_meet() -> None:
     text = (ROOT / "docs/glossary.md").read_text()
-    for module in (capture_facts, client_facts, facts, methods, model, load, prompt):
+    for module in (capture_facts, client_facts, facts, log_facts, methods, model, load, prompt):
         for name, thing in inspect.getmembers(module, inspect.isclass):
             if thing.__module__ == module.__name__ and attrs.has(thing):
                 assert f"`{name}`" in text, name

@@ -1,9 +1,11 @@
 from __future__ import annotations
 
 import json
+import os
 import resource
 import subprocess
 import sys
+import venv
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from types import SimpleNamespace
@@ -33,6 +35,8 @@ from specbench.doctor.machine import (
 )
 from specbench.engines.known import ENGINES
 from specbench.experiment.model import Target
+from specbench.launchers.local import environment
+from specbench.methods import Launch
 from specbench.observe.provenance import Gpu, gpus, interpreter, parsed_gpus
 from tests.conftest import SMALL, run_cli, write_small
 
@@ -66,6 +70,12 @@ def test_a_library_that_is_missing_or_old_fails_with_the_command() -> None:
     assert (old.state, old.remedy) == ("fail", "pip install 'attrs>=9999.1'")
     assert (missing.state, missing.said) == ("fail", "no-such-library is not installed")
     assert (good.state, good.said.split()[0], "attrs" in good.said) == ("ok", "click", False)
+
+
+def test_a_specbench_that_is_not_installed_fails_with_the_command() -> None:
+    (found,) = library_findings(None)
+    assert (found.state, found.remedy) == ("fail", "pip install -e FOLDER")
+    assert "not installed" in found.said
 
 
 def test_a_coarse_clock_and_one_that_can_go_back_fail() -> None:
@@ -113,6 +123,34 @@ def test_loopback_has_a_port_and_a_server_answers_over_it() -> None:
     assert port_finding().state == "ok"
     found = anyio.run(server_finding)
     assert found.state == "ok", found
+
+
+def test_the_server_is_imported_from_where_doctor_is(tmp_path: Path) -> None:
+    venv.create(tmp_path / "bare", symlinks=True)
+    python = str(tmp_path / "bare/bin/python")
+    code = (
+        "import anyio; from specbench.doctor.machine import server_finding; "
+        "print(anyio.run(server_finding))"
+    )
+    bare = subprocess.run([python, "-c", code], capture_output=True, text=True, check=False)
+    assert "No module named" in bare.stderr
+    done = subprocess.run(
+        [python, "-c", code],
+        capture_output=True,
+        text=True,
+        check=True,
+        env={"PATH": "/usr/bin:/bin", "PYTHONPATH": os.pathsep.join(sys.path)},
+        cwd=tmp_path,
+    )
+    assert "state='ok'" in done.stdout
+
+
+def test_a_deployment_inherits_no_import_path(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHONPATH", "/somewhere")
+    command = ENGINES["simulated"].command(
+        Target(engine="simulated", model="toy"), Launch(), sys.executable
+    )
+    assert "PYTHONPATH" not in environment(command)
 
 
 def test_without_prctl_the_guard_warns() -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ctypes
 import fcntl
+import os
 import re
 import resource
 import shutil
@@ -57,7 +58,7 @@ def machine_findings(runs: Path, concurrency: int | None = None) -> Iterator[Fin
     flight that an experiment asks for, where there is one.
     """
     yield python_finding(sys.version_info[:3])
-    yield from library_findings(requires("specbench") or ())
+    yield from library_findings(_required())
     yield clock_finding(time.get_clock_info("perf_counter"))
     yield files_finding(resource.getrlimit(resource.RLIMIT_NOFILE)[0], concurrency)
     for name, place in (("runs disk", runs), ("scratch disk", Path(tempfile.gettempdir()))):
@@ -77,8 +78,15 @@ def python_finding(running: tuple[int, ...]) -> Finding:
     return Finding("python", "ok", f"{said} at {sys.executable}")
 
 
-def library_findings(required: Sequence[str]) -> Iterator[Finding]:
-    """Judge libraries, each required as `name>=version`; those of extras are left out."""
+def library_findings(required: Sequence[str] | None) -> Iterator[Finding]:
+    """Judge libraries, each required as `name>=version`; those of extras are left out.
+
+    None stands for a specbench that is not installed, whose requirements nobody states.
+    """
+    if required is None:
+        said = "specbench is imported from a folder, not installed: what it requires is unknown"
+        yield Finding("libraries", "fail", said, "pip install -e FOLDER")
+        return
     good = []
     for line in required:
         match = re.match(r"([A-Za-z0-9._-]+)(?:\s*>=\s*([\d.]+))?", line)
@@ -160,9 +168,14 @@ def guard_finding(*, adopts: bool) -> Finding:
 
 
 async def server_finding() -> Finding:
-    """Start the simulated server under its guard and judge whether it answers over loopback."""
+    """Start the simulated server under its guard and judge whether it answers over loopback.
+
+    It imports what we import, from where we do: what is judged is this machine, and a server
+    inherits no PYTHONPATH.
+    """
     engine = ENGINES["simulated"]
-    command = engine.command(Target(engine=engine.name, model="toy"), Launch(), sys.executable)
+    target = Target(engine=engine.name, model="toy", env={"PYTHONPATH": _import_path()})
+    command = engine.command(target, Launch(), sys.executable)
     with tempfile.TemporaryDirectory(prefix="specbench-doctor-") as folder:
         log = Path(folder) / "launch.log"
         try:
@@ -219,6 +232,19 @@ def _can_adopt() -> bool:
     except (OSError, AttributeError):
         return False
     return bool(prctl(PR_GET_CHILD_SUBREAPER, ctypes.byref(ctypes.c_int()), 0, 0, 0) == 0)
+
+
+def _import_path() -> str:
+    """Give our own import path as a PYTHONPATH that holds in any folder."""
+    return os.pathsep.join(str(Path(place).absolute()) for place in sys.path)
+
+
+def _required() -> Sequence[str] | None:
+    """Give what specbench requires; None where it is not installed."""
+    try:
+        return requires("specbench") or ()
+    except PackageNotFoundError:
+        return None
 
 
 def _version_of(name: str) -> str | None:

@@ -24,6 +24,17 @@ LoadPoint = tuple[int, str, str, int | None, float | None]
 
 
 @attrs.frozen(kw_only=True)
+class Told:
+    """A warning of the server's log that was said inside a window, or perhaps was."""
+
+    kind: str
+    meaning: str
+    line: str
+    surely: bool
+    """False where the window begins or ends within the second that the log names."""
+
+
+@attrs.frozen(kw_only=True)
 class Measured:
     """What one cell of one deployment gave, as far as it bears on anomalies."""
 
@@ -49,6 +60,8 @@ class Measured:
     verification: str | None
     """How drafts were verified, by the server's audit."""
     random_prompts: bool
+    told: tuple[Told, ...] = ()
+    """What the server's log tells of its window."""
 
 
 def anomalies(cells: Sequence[Measured]) -> tuple[Anomaly, ...]:
@@ -58,6 +71,7 @@ def anomalies(cells: Sequence[Measured]) -> tuple[Anomaly, ...]:
         *_random_prompts(cells),
         *_moving_acceptance(cells),
         *_at_the_ends(cells),
+        *_told_by_the_log(cells),
         *_against_the_baseline(cells),
     )
     return tuple(dict.fromkeys(found))
@@ -113,6 +127,22 @@ def _at_the_ends(cells: Sequence[Measured]) -> Iterator[Anomaly]:
                 cell,
                 "acceptance_at_an_end",
                 f"{share} that was drafted was accepted: look at the draft and its vocabulary",
+                at_load=True,
+            )
+
+
+def _told_by_the_log(cells: Sequence[Measured]) -> Iterator[Anomaly]:
+    for cell in cells:
+        for told in cell.told:
+            where = (
+                "inside this window"
+                if told.surely
+                else "perhaps inside this window, which begins or ends in that second of the log"
+            )
+            yield _about(
+                cell,
+                told.kind,
+                f"{told.meaning}; {where}, in block {cell.block}: {told.line}",
                 at_load=True,
             )
 

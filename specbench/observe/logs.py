@@ -14,6 +14,7 @@ from pathlib import Path
 import attrs
 
 from specbench.facts import Audit, Fact, LogPattern, LogWarning
+from specbench.log_facts import LogTimes
 from specbench.properties import typed
 
 LONGEST_LINE = 256 * 1024
@@ -136,6 +137,24 @@ def audit_lines(
     return Audit(
         facts=tuple(facts[name] for name in sorted(facts)), warnings=tuple(warnings.values())
     )
+
+
+def log_times(lines: Iterable[str], patterns: Iterable[LogPattern]) -> LogTimes:
+    """Give when a log says each of its timed warnings, those that it repeats too.
+
+    Of a log that holds several launches the last one counts.
+    """
+    finders = _Finders(pattern for pattern in patterns if pattern.timed or pattern.begins)
+    first = last = ""
+    timed: list[tuple[str, str]] = []
+    for text, stamp in messages(lines):
+        first, last = first or stamp, stamp or last
+        for pattern, match in finders.matching(text):
+            if pattern.begins:
+                first, timed = stamp, []
+            else:
+                timed.append((_quoted(match), stamp))
+    return LogTimes(first=first, last=last, timed=tuple(timed))
 
 
 def _statements(

@@ -129,9 +129,9 @@ def read_content(connection: duckdb.DuckDBPyConnection, run_id: str | None) -> C
             "order by denominator, arm, stratum, sampling, concurrency, fact, block"
         ),
         warnings=read(
-            "select arm, kind, meaning, count(distinct deployment_id) as deployments, "
+            "select arm, kind, meaning, fell, count(distinct deployment_id) as deployments, "
             "min(line) as line from warnings join deployments using (deployment_id) "
-            "where run_id = ? group by all order by kind, arm"
+            "where run_id = ? group by all order by kind, arm, fell"
         ),
         anomalies=read(
             "select * from anomalies where run_id = ? order by kind, arm, stratum, concurrency"

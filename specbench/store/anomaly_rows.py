@@ -7,7 +7,7 @@ from typing import Any
 
 import attrs
 
-from specbench.judge.anomalies import Measured, anomalies
+from specbench.judge.anomalies import Measured, Told, anomalies
 from specbench.store.judged_run import JudgedCell, JudgedDeployment, JudgedRun
 
 RANDOM = "random"
@@ -55,4 +55,13 @@ def _measured(run: JudgedRun, item: JudgedDeployment, cell: JudgedCell) -> Measu
         steady_throughput=summary.steady_throughput,
         verification=item.audit.value("rejection_sample_method") if item.audit else None,
         random_prompts=any(RANDOM in source.lower() for source in sources),
+        told=tuple(_told(item, cell.folder.path.name)),
     )
+
+
+def _told(item: JudgedDeployment, cell: str) -> Iterator[Told]:
+    """Give what a server's log warned of inside a window."""
+    for warning in item.closing.get("warnings", ()):
+        fell = item.fell.get(warning["line"])
+        if fell is not None and cell in fell.inside + fell.perhaps:
+            yield Told(**warning, surely=cell in fell.inside)

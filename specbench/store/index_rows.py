@@ -99,7 +99,12 @@ def fact_rows(item: JudgedDeployment) -> Iterator[Row]:
 def warning_rows(item: JudgedDeployment) -> Iterator[Row]:
     """Give what a server warned of, from its launch to its end."""
     for warning in item.closing.get("warnings", ()):
-        yield {"deployment_id": item.deployment_id, **warning}
+        fell = item.fell.get(warning["line"])
+        yield {
+            "deployment_id": item.deployment_id,
+            **warning,
+            "fell": str(fell) if fell is not None else None,
+        }
 
 
 def cell_row(item: JudgedDeployment, cell: JudgedCell) -> Row:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from functools import cached_property
 from typing import Any
 
 import attrs
@@ -12,11 +13,22 @@ from specbench.artifacts import AttemptFolder, CellFolder, RunFolder
 from specbench.client_facts import ClientFacts
 from specbench.engines.known import ENGINES
 from specbench.experiment.model import Gates, Sampling
-from specbench.facts import Audit, CounterNames, CounterSnapshot, RequestRow, Sampled, Verdict
+from specbench.facts import (
+    Audit,
+    CounterNames,
+    CounterSnapshot,
+    LogPattern,
+    RequestRow,
+    Sampled,
+    Verdict,
+)
 from specbench.judge import cells as cell_rules
 from specbench.judge import effective, samples
+from specbench.judge.log_places import Span, fallen
 from specbench.judge.window import Judged, judge_window
+from specbench.log_facts import Fell
 from specbench.methods import Counting, Expected
+from specbench.observe.logs import log_times, read_lines
 from specbench.observe.metrics import parse
 from specbench.whole_files import read_json
 
@@ -53,6 +65,24 @@ class JudgedRun:
     def counter_names(self) -> CounterNames:
         """How its engine names its counters."""
         return ENGINES[self.experiment["target"]["engine"]].counters()
+
+    @property
+    def log_patterns(self) -> tuple[LogPattern, ...]:
+        """The lines of its servers' logs that are read."""
+        return ENGINES[self.experiment["target"]["engine"]].log_patterns()
+
+    @cached_property
+    def windows(self) -> Mapping[tuple[str, str], Span]:
+        """When each window was driven, by attempt and cell: nobody else asks its server then."""
+        began: dict[tuple[str, str], float] = {}
+        found: dict[tuple[str, str], Span] = {}
+        for entry in self.folder.journal():
+            place = entry.deployment, entry.cell
+            if entry.phase == "drive" and entry.state == "start":
+                began[place] = entry.unix_s
+            elif entry.phase == "drive" and entry.state == "end" and place in began:
+                found[place] = Span(began[place], entry.unix_s)
+        return found
 
     def arm(self, deployment: str) -> Facts:
         """Give the planned arm of a deployment's name."""
@@ -92,6 +122,8 @@ class JudgedDeployment:
     split: bool
     damaged: tuple[Verdict, ...]
     """A failed verdict for each cell whose evidence is not as it was written."""
+    fell: Mapping[str, Fell]
+    """Where each line of its log whose time matters fell."""
     host: str | None
     """The node that it was launched on."""
     same_process_as: str | None
@@ -135,6 +167,7 @@ def judged_deployments(run: JudgedRun) -> Iterator[JudgedDeployment]:
             cells=tuple(_cells(run, attempt, arm, expected)),
             split=holders.count(attempt.deployment) > 1,
             damaged=tuple(_damaged(attempt)),
+            fell=_fallen(run, attempt),
             host=_launch(attempt).get("machine", {}).get("host"),
             same_process_as=_earlier(processes, attempt),
         )
@@ -143,6 +176,21 @@ def judged_deployments(run: JudgedRun) -> Iterator[JudgedDeployment]:
 def _launch(attempt: AttemptFolder) -> Facts:
     path = attempt.path / "launch.json"
     return read_json(path) if path.exists() else {}
+
+
+def _fallen(run: JudgedRun, attempt: AttemptFolder) -> Mapping[str, Fell]:
+    """Place what an attempt's log warns of. The log is read where a warning needs it only."""
+    closing = attempt.closing() or {}
+    timed = {pattern.fact for pattern in run.log_patterns if pattern.timed}
+    if not any(warning["kind"] in timed for warning in closing.get("warnings", ())):
+        return {}
+    places = {cell: run.windows.get((attempt.path.name, cell)) for cell in attempt.cells()}
+    windows = {cell: window for cell, window in places.items() if window is not None}
+    return fallen(
+        log_times(read_lines(attempt.log), run.log_patterns),
+        Span(closing["started_unix_s"], closing["ended_unix_s"]),
+        windows if len(windows) == len(places) else None,
+    )
 
 
 def _cells(

@@ -1,7 +1,7 @@
--- The index over raw run folders. Rebuilt whole by every ingest; layout 3.
+-- The index over raw run folders. Rebuilt whole by every ingest; layout 4.
 
 create table layout (version integer not null);
-insert into layout values (3);
+insert into layout values (4);
 comment on table layout is 'One row: the version of this layout.';
 
 create table experiments (
@@ -77,9 +77,11 @@ create table warnings (
     deployment_id varchar not null,
     kind          varchar not null,
     meaning       varchar not null,
-    line          varchar not null
+    line          varchar not null,
+    fell          varchar
 );
 comment on table warnings is 'Warnings of each server''s log that change what a measurement means, from launch to end.';
+comment on column warnings.fell is 'Where a warning that bends one window fell, such as the compilation of a kernel: inside the window of a cell (then an anomaly of that cell), perhaps inside (the log tells whole seconds), between measured windows, or unknown. Null for the others.';
 
 create table cells (
     cell_id                varchar primary key,

@@ -13,7 +13,7 @@ import duckdb
 
 from specbench.errors import StoreError
 
-LAYOUT = 3
+LAYOUT = 4
 MAGIC = b"DUCK"
 """Bytes 8 to 11 of every DuckDB file."""
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from specbench.judge.anomalies import Measured, anomalies
+from specbench.judge.anomalies import Measured, Told, anomalies
 from specbench.judge.prompt_reuse import prompt_reuse, runs_of
 
 
@@ -121,3 +121,16 @@ def test_prompt_reuse_is_the_share_of_runs_of_four(output: str, share: float | N
 @given(st.text(max_size=80))
 def test_a_text_reuses_all_of_itself(text: str) -> None:
     assert prompt_reuse(frozenset(runs_of(text)), text) in (1.0, None)
+
+
+@pytest.mark.parametrize(
+    ("surely", "said"), [(True, "; inside this window, in block 1: "), (False, "; perhaps inside")]
+)
+def test_what_the_log_warns_of_inside_a_window_is_an_anomaly_of_its_cell(
+    surely: bool, said: str
+) -> None:
+    told = Told(kind="compiled", meaning="it was compiled", line="Compiling.", surely=surely)
+    (found,) = anomalies([BASE, cell(told=(told,))])
+    assert (found.kind, found.arm, found.concurrency) == ("compiled", "draft", 1)
+    assert found.sentence.startswith(f"it was compiled{said}")
+    assert found.sentence.endswith(": Compiling.")

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from specbench.engines.known import ENGINES
 from specbench.facts import Audit, Fact, LogPattern
 from specbench.observe import logs
-from specbench.observe.logs import audit, audit_lines, messages, read_lines
+from specbench.observe.logs import audit, audit_lines, log_times, messages, read_lines
 from tests.conftest import CAPTURES
 
 VLLM = ENGINES["vllm"]
@@ -207,3 +207,29 @@ def test_a_long_log_costs_no_memory(tmp_path: Path) -> None:
     finally:
         tracemalloc.stop()
     assert peak < 1_000_000
+
+
+def test_every_saying_of_a_timed_warning_keeps_its_stamp() -> None:
+    lines = DRAFT_LOG.decode().splitlines(keepends=True)
+    found = log_times(lines, VLLM.log_patterns())
+    assert (found.first, found.last) == ("11-29 15:01:27", "11-29 15:02:50")
+    kernels = [(line.split()[6], stamp[-2:]) for line, stamp in found.timed]
+    assert kernels == [
+        ("_compute_slot_mapping_kernel.", "48"),
+        ("eagle_prepare_next_token_padded_kernel.", "48"),
+        ("copy_and_expand_eagle_inputs_kernel.", "49"),
+        ("eagle_step_slot_mapping_metadata_kernel.", "49"),
+        ("rejection_greedy_sample_kernel.", "50"),
+        ("eagle_prepare_inputs_padded_kernel.", "50"),
+    ]
+    # The audit keeps the same lines, so that one finds the other.
+    kept = [warning.line for warning in audit_lines(lines, VLLM.log_patterns(), ()).warnings]
+    assert {line for line, _ in found.timed} <= set(kept)
+    # Two ranks say it, each in its second, and a launch further above is another one's.
+    said = [line for line in lines if "rejection_greedy" in line]
+    later = said[0].replace("15:02:50", "15:03:01")
+    twice = log_times([*said, *lines, later], VLLM.log_patterns())
+    assert [stamp for line, stamp in twice.timed if "rejection_greedy" in line] == [
+        "11-29 15:02:50",
+        "11-29 15:03:01",
+    ]

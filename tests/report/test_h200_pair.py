@@ -102,6 +102,16 @@ def test_at_128_the_ends_of_the_window_decide_and_the_report_says_so(
     assert told == [("ends_of_the_window_decide", arm, 128) for arm in ("draft-k3", "eagle-k3")]
 
 
+def test_kernels_of_the_h200_were_compiled_before_any_window(
+    index: duckdb.DuckDBPyConnection,
+) -> None:
+    """The last was said at 00:27:41 in block 1, and the first window began at 00:28:01."""
+    asked = "select fell, count(*) from warnings where kind = 'kernel_compiled_late' group by all"
+    assert rows(index, asked) == [("between measured windows", 16)]
+    others = "select distinct fell from warnings where kind <> 'kernel_compiled_late'"
+    assert rows(index, others) == [(None,)]
+
+
 def test_the_page_says_what_cells_measured(index: duckdb.DuckDBPyConnection) -> None:
     for load in LOADS:
         for arm in ("baseline", *ARMS[1:]):

@@ -1,11 +1,14 @@
 from __future__ import annotations
 
+import json
 import re
 import shutil
 import statistics
 import subprocess
 import sys
+import time
 from pathlib import Path
+from typing import Any
 
 import duckdb
 import pytest
@@ -15,6 +18,7 @@ from specbench.errors import StoreError
 from specbench.store.ingest import ingest
 from specbench.store.outcome import failures, has_comparable_block
 from specbench.store.store import opened, rows
+from specbench.whole_files import read_json, write_json
 from tests.conftest import ROOT, FinishedRun
 
 TABLES = (
@@ -268,6 +272,73 @@ def test_a_damaged_cell_is_left_out_and_told_and_the_others_stay(
     assert told["observed"].startswith("mixed-greedy-c4: ")
     assert "specbench verify" in told["advice"]
     assert [(row["concurrency"], row["blocks"]) for row in effects] == [(1, 2), (4, 1)]
+
+
+def test_a_kernel_that_was_compiled_inside_a_window_is_an_anomaly_of_that_cell(
+    copied: Path,
+) -> None:
+    line = "Triton kernel JIT compilation during inference: {}. This causes a latency spike."
+    (attempt,) = copied.glob("b01-*-eagle-k3-a1")
+    closing = read_json(attempt / "deployment.json")
+    began_s = int(closing["started_unix_s"])
+    warned = [
+        {"kind": "kernel_compiled_late", "meaning": "compiled late", "line": line.format(name)}
+        for name in ("early", "late", "edge")
+    ]
+    write_json(
+        attempt / "deployment.json",
+        closing | {"ended_unix_s": began_s + 600.0, "warnings": warned},
+    )
+
+    def logged(name: str, after_s: int) -> str:
+        stamp = time.strftime("%m-%d %H:%M:%S", time.localtime(began_s + after_s))
+        return f"(EngineCore pid=1) WARNING {stamp} [jit_monitor.py:103] {line.format(name)}\n"
+
+    # The windows as if they had taken 20 s each: from 100 s on, from 200 s and a half on.
+    with (attempt / "launch.log").open("a") as log:
+        log.write(logged("early", 50) + logged("late", 105) + logged("edge", 200))
+        log.write(logged("early", 599))
+    entries = [
+        {**entry, "unix_s": began_s + after_s}
+        for cell, start_s in (("mixed-greedy-c1", 100.0), ("mixed-greedy-c4", 200.5))
+        for entry, after_s in (
+            (_drive(attempt, cell, "start"), start_s),
+            (_drive(attempt, cell, "end"), start_s + 20),
+        )
+    ]
+    (copied / "journal.jsonl").write_text("".join(f"{json.dumps(item)}\n" for item in entries))
+    ingest(copied.parent, copied.parent / "r.duckdb")
+    with opened(copied.parent / "r.duckdb") as connection:
+        told = rows(connection, "select * from warnings where deployment_id like '%eagle-k3-a1'")
+        compiled = rows(
+            connection,
+            "select arm, concurrency, sentence from anomalies where kind = 'kernel_compiled_late' "
+            "order by concurrency",
+        )
+    fell = {row["line"].split()[6]: row["fell"] for row in told if "JIT" in row["line"]}
+    assert fell == {
+        "early.": "between measured windows",
+        "late.": "inside the window of mixed-greedy-c1",
+        "edge.": "perhaps inside the window of mixed-greedy-c4",
+    }
+    assert [(row["arm"], row["concurrency"]) for row in compiled] == [
+        ("eagle-k3", 1),
+        ("eagle-k3", 4),
+    ]
+    assert "; inside this window, in block 1: " in compiled[0]["sentence"]
+    assert "; perhaps inside this window" in compiled[1]["sentence"]
+
+
+def _drive(attempt: Path, cell: str, state: str) -> dict[str, Any]:
+    return {
+        "unix_s": 0.0,
+        "monotonic_ns": 0,
+        "phase": "drive",
+        "state": state,
+        "deployment": attempt.name,
+        "cell": cell,
+        "detail": {},
+    }
 
 
 def test_a_measured_deployment_without_its_audit_is_undecided_not_good(

@@ -10,7 +10,7 @@ import asyncio
 import os
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 
 import attrs
@@ -171,10 +171,9 @@ class Player:
         if self.faults.split_events:
             ready = _in_two_pieces(ready)
         await _until(due_s)
-        for reply, data in ready:
-            reply.send(data)
+        written_s = write_out(ready)
         engine.state = taken.state
-        self.exposition.late(number, time.monotonic() - due_s)
+        self.exposition.late(number, written_s - due_s)
         for live, emission in outputs:
             self._after(engine, live, emission)
         self._account(number, engine, taken, outputs, began_s=began_s, ended_s=due_s)
@@ -339,6 +338,21 @@ class Player:
     def _told_s(self, duration_s: float) -> float:
         """Give a duration as the server's own clock has it."""
         return duration_s * (1 + self.faults.clock_drift)
+
+
+def write_out(
+    ready: Iterable[tuple[Reply, bytes]], now_s: Callable[[], float] = time.monotonic
+) -> float:
+    """Write what a step gives, and tell when its last piece went out.
+
+    That is read before the call: bytes are with their reader while it returns, and a reader that
+    wakes up may have the processor for the next milliseconds.
+    """
+    written_s = now_s()
+    for reply, data in ready:
+        written_s = now_s()
+        reply.send(data)
+    return written_s
 
 
 def _in_two_pieces(ready: list[tuple[Reply, bytes]]) -> list[tuple[Reply, bytes]]:

@@ -18,6 +18,7 @@ from specbench.engines.simulated.answers import Answer
 from specbench.engines.simulated.arguments import Configured, arguments, configured
 from specbench.engines.simulated.http_server import HttpConnection, HttpRequest, Reply
 from specbench.engines.simulated.player import Player
+from specbench.engines.simulated.time_slice import ask_for_short_slice
 
 EXPOSITION = "text/plain; version=0.0.4; charset=utf-8"
 
@@ -30,6 +31,7 @@ class Site:
         self._served = player.served
         self._created = int(player.started_unix_s)
         self._requests = 0
+        self._pages: set[asyncio.Task[None]] = set()
 
     def handle(self, request: HttpRequest, reply: Reply) -> None:
         """Answer one request."""
@@ -38,13 +40,27 @@ class Site:
         elif request.method != "GET":
             reply.end(reply.answer(404, error_bodies.error(404, "Not Found")))
         elif request.path == "/metrics":
-            shuffled = bool(self._player.faults.shuffled_labels)
-            page = self._player.exposition.page(shuffled_labels=shuffled)
-            reply.end(reply.answer(200, page.encode(), EXPOSITION))
+            # Kept, so that nothing collects it before its end.
+            page = asyncio.create_task(self._metrics(reply))
+            self._pages.add(page)
+            page.add_done_callback(self._pages.discard)
         elif request.path == "/health":
             reply.end(reply.answer(200, b""))
         else:
             self._document(request.path, reply)
+
+    async def _metrics(self, reply: Reply) -> None:
+        """Write the counters out between steps, a family at a time.
+
+        vLLM's engine is another process than the one that is asked for them, and makes no step
+        wait; whoever looks at the server in a window must not change it here either.
+        """
+        pieces = []
+        shuffled = bool(self._player.faults.shuffled_labels)
+        for piece in self._player.exposition.families(shuffled_labels=shuffled):
+            pieces.append(piece)
+            await asyncio.sleep(0)
+        reply.end(reply.answer(200, "".join(pieces).encode(), EXPOSITION))
 
     def _document(self, path: str, reply: Reply) -> None:
         documents = {
@@ -120,6 +136,7 @@ def main() -> int:
     except ValueError as error:
         sys.stderr.write(f"simulated: error: {error}\n")
         return 2
+    ask_for_short_slice()
     pid = os.getpid()
     if ready.refusal is not None:
         for line in launch_log.failure_lines(

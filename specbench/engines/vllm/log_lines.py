@@ -266,15 +266,20 @@ TIMES: tuple[LogPattern, ...] = (
 )
 
 
-def _warning(kind: str, regex: str, meaning: str, literal: str = "") -> LogPattern:
-    return LogPattern(fact=kind, regex=regex, warning=meaning, literal=literal)
+def _warning(
+    kind: str, regex: str, meaning: str, literal: str = "", *, timed: bool = False
+) -> LogPattern:
+    return LogPattern(fact=kind, regex=regex, warning=meaning, literal=literal, timed=timed)
 
 
 WARNINGS: tuple[LogPattern, ...] = (
     _warning(
+        # Said when a compilation is over, of each kernel for its first only
+        # (vllm/utils/jit_monitor.py, 0.32; 0.23 logs the same line).
         "kernel_compiled_late",
         r"^Triton kernel JIT compilation during inference: ",
         "a kernel was compiled while requests ran: a warm-up was too short for its shape",
+        timed=True,
     ),
     _warning(
         "graphs_not_captured",

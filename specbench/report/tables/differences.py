@@ -79,10 +79,10 @@ def cell_differences_table(content: Content) -> str:
 def warnings_table(content: Content) -> str:
     """Give what servers warned of, and in how many deployments."""
     body = [
-        [row["arm"], row["meaning"], f"{row['deployments']}", row["line"]]
+        [row["arm"], row["meaning"], row["fell"] or "", f"{row['deployments']}", row["line"]]
         for row in content.warnings
     ]
-    headers = ("arm", "what it means", "deployments", "a line of the log")
+    headers = ("arm", "what it means", "where it fell", "deployments", "a line of the log")
     return table(headers, body, empty="None that changes what a measurement means.")
 
 

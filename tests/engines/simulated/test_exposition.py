@@ -7,6 +7,7 @@ import attrs
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from prometheus_client import generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
 from specbench.engines.known import ENGINES
@@ -95,6 +96,13 @@ def test_a_baseline_has_no_speculative_series() -> None:
     page = Exposition(served(), started_unix_s=START).page()
     assert "spec_decode" not in page
     assert difference(parse(page), parse(page), NAMES).drafts is None
+
+
+def test_the_page_is_what_the_client_library_writes_of_all_families_at_once() -> None:
+    exposition = Exposition(served("0.32.0", DRAFT), started_unix_s=START)
+    exposition.stepped(0, step(tokens=3, gaps_s=((0.004, 2),)))
+    whole = generate_latest(exposition._registry).decode()  # noqa: SLF001 - the independent way
+    assert exposition.page() == whole
 
 
 def test_the_process_start_is_the_simulated_processs_own() -> None:
