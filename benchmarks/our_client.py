@@ -19,7 +19,7 @@ from reference_server import LONGEST_ID, ReferenceServer, Truth
 from specbench.experiment.load import OpenLoad, Timeouts
 from specbench.experiment.model import Sampling
 from specbench.experiment.prompt import Message, Prompt
-from specbench.facts import RequestRow, Window
+from specbench.facts import Window
 from specbench.traffic.address import Address
 from specbench.traffic.arrivals import arrivals_ns
 from specbench.traffic.drive import drive
@@ -80,7 +80,7 @@ def main() -> None:
         peaks_mb.append(after.ru_maxrss / 1024)
     said = facts(window, before, after, asked.tokens) | {"peaks_mb": peaks_mb}
     if asked.truth:
-        said |= errors(window.rows, ReferenceServer(asked.port).truth())
+        said |= errors(window, ReferenceServer(asked.port).truth())
     json.dump(said, sys.stdout)
 
 
@@ -99,7 +99,6 @@ def facts(
         "whole_us_per_event": whole_s / events * 1e6,
         "user": (after.ru_utime - before.ru_utime) / events * 1e6,
         "cpu_share": client.cpu_share,
-        "paced_events_per_s": paced(window.rows, client.reached_in_flight),
         "events_per_s": events / client.duration_s,
         "requests_per_s": len(window.rows) / client.duration_s,
         "merged_share": client.merged_share,
@@ -109,18 +108,22 @@ def facts(
     }
 
 
-def paced(rows: Sequence[RequestRow], streams: int) -> float:
+def pace_per_s(streams: int, stamps_ns: Iterable[Sequence[int]]) -> float:
     """Give the events a second of all streams between their own first and last events."""
-    whole = [row for row in rows if len(row.event_ns) > 1]
-    busy_ns = sum(row.event_ns[-1] - row.event_ns[0] for row in whole)
-    gaps = sum(len(row.event_ns) - 1 for row in whole)
+    whole = [one for one in stamps_ns if len(one) > 1]
+    busy_ns = sum(one[-1] - one[0] for one in whole)
+    gaps = sum(len(one) - 1 for one in whole)
     return streams * gaps / busy_ns * 1e9 if busy_ns else 0.0
 
 
-def errors(rows: Iterable[RequestRow], told: Truth) -> dict[str, float]:
-    """Give by how much our times differ from the server's own, in ms."""
+def errors(window: Window, told: Truth) -> dict[str, float | None]:
+    """Give by how much our times differ from the server's own, in ms, and both paces."""
+    assert window.client is not None
+    streams = window.client.reached_in_flight
+    ours_per_s = pace_per_s(streams, (row.event_ns for row in window.rows))
+    sent_per_s = pace_per_s(streams, (sends for _, sends in told.values()))
     ttft, event = [], []
-    for row in rows:
+    for row in window.rows:
         received, sends = told[row.request_id[:LONGEST_ID]]
         if row.status != "ok" or row.first_payload_ns is None or len(sends) != len(row.event_ns):
             continue
@@ -129,6 +132,8 @@ def errors(rows: Iterable[RequestRow], told: Truth) -> dict[str, float]:
     late = np.concatenate(event)
     return {
         "compared": len(ttft),
+        "sent_per_s": sent_per_s,
+        "sustained_share": ours_per_s / sent_per_s if sent_per_s else None,
         "ttft_error_p50_ms": float(np.quantile(ttft, 0.5)) / 1e6,
         "ttft_error_p95_ms": float(np.quantile(ttft, 0.95)) / 1e6,
         "event_error_p50_ms": float(np.quantile(late, 0.5)) / 1e6,

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from itertools import chain
 
 import attrs
 
@@ -62,11 +63,12 @@ class Exchange:
             self.merged_events += 1
         self.event_ns.extend(stamps_ns)
         self.text += "".join([choice.delta.content for choice in choices]).encode()
-        for choice, stamp_ns in zip(choices, stamps_ns, strict=True):
-            ids = choice.token_ids
-            self.event_tokens.append(None if ids is None else len(ids))
-            if ids:
-                self._take_ids(ids, stamp_ns)
+        told = [choice.token_ids for choice in choices]
+        counts = [None if ids is None else len(ids) for ids in told]
+        self.event_tokens += counts
+        if any(counts):
+            first = next(place for place, count in enumerate(counts) if count)
+            self._take_ids(chain.from_iterable(filter(None, told)), stamps_ns[first])
         if self.first_event_ns is None:
             self.first_event_ns = first_ns
         if self.first_payload_ns is None:
@@ -135,7 +137,7 @@ class Exchange:
         if event.error is not None:
             self.fail("stream_error", str(event.error))
 
-    def _take_ids(self, ids: list[int], stamp_ns: int) -> None:
+    def _take_ids(self, ids: Iterable[int], stamp_ns: int) -> None:
         if self.token_ids is None:
             self.first_tokens_ns = stamp_ns
             self.token_ids = array("q")
