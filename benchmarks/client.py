@@ -6,8 +6,7 @@
 
 Builds the reference server (one core) and reader (the other core) with g++. Within a round every
 client does each case's work in turn; a ratio is taken inside its round, and what is shown is the
-median over rounds. What must hold is shown also for those rounds alone in which the core was
-undisturbed, as a fixed loop before and after every run tells (`core_speed.py`). Peers are measured
+median over rounds. A bare reader in Python shows what of our cost is Python's. Peers are measured
 where they are installed and SPECBENCH_TOKENIZER names a tokenizer's folder.
 """
 
@@ -22,12 +21,10 @@ import sys
 import tempfile
 from collections import defaultdict
 from collections.abc import Callable, Iterator
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import attrs
-from core_speed import UNDISTURBED, loop_ns
 from peers import installed_peers
 from reference_server import (
     CLIENT_CORE,
@@ -39,6 +36,8 @@ from reference_server import (
 )
 
 OURS = Path(__file__).parent / "our_client.py"
+BARE_READER = Path(__file__).parent / "bare_reader.py"
+BARE = "bare reader in Python"
 TTFT_MS = 50.0
 EXTRA_EVENTS = 3
 """Of each request beside its tokens: role, usage and [DONE]."""
@@ -199,8 +198,7 @@ def main() -> None:
             watching = () if asked.no_memory else (memory_case(short=asked.short),)
             for many in named(watching, asked.case):
                 chosen = (*chosen, many)
-                run = partial(ours, server, many, "uvloop")
-                results[many.name, "specbench, uvloop"] = [watched(run)]
+                results[many.name, "specbench, uvloop"] = [ours(server, many, "uvloop")]
     if asked.json:
         asked.json.write_text(json.dumps([[*key, found] for key, found in results.items()]))
     print("\n".join(table(chosen, results)))
@@ -217,21 +215,13 @@ def measured(
         for case in chosen:
             for name, run in clients(server, reader, case).items():
                 print(f"round {number + 1}: {case.name}: {name}", file=sys.stderr)
-                results[case.name, name].append(watched(run))
+                results[case.name, name].append(run())
             base = results.get((case.name, "reader in C++"))
             if base:
-                for name in ("specbench, uvloop", "specbench, asyncio"):
+                for name in ("specbench, uvloop", "specbench, asyncio", BARE):
                     found = results[case.name, name][-1]
                     found["ratio"] = found["cpu_us_per_event"] / base[-1]["cpu_us_per_event"]
-                    found["pair_ns"] = max(found["loop_ns"], base[-1]["loop_ns"])
     return results
-
-
-def watched(run: Callable[[], Facts]) -> Facts:
-    """Give what a run said, and the slower of the core's speeds before and after it."""
-    before_ns = loop_ns(CLIENT_CORE)
-    found = run()
-    return found | {"loop_ns": max(before_ns, loop_ns(CLIENT_CORE))}
 
 
 def clients(server: ReferenceServer, reader: Path, case: Case) -> dict[str, Callable[[], Facts]]:
@@ -244,6 +234,7 @@ def clients(server: ReferenceServer, reader: Path, case: Case) -> dict[str, Call
             "reader in C++": lambda: reference(server, reader, case),
             **found,
             "specbench, asyncio": lambda: ours(server, case, "asyncio"),
+            BARE: lambda: bare(server, case),
         }
         for peer in installed_peers() if case.paced else ():
             found[peer.name] = lambda peer=peer: peer.measured(
@@ -263,6 +254,19 @@ def reference(server: ReferenceServer, reader: Path, case: Case) -> Facts:
         "cpu_share": cpu_s / said["wall_s"],
         "events_per_s": said["events"] / said["wall_s"],
         "requests_per_s": said["reqs"] / said["wall_s"],
+    }
+
+
+def bare(server: ReferenceServer, case: Case) -> Facts:
+    """Let the bare reader do the work."""
+    server.set_up(ttft_ms=case.ttft_ms, itl_ms=case.itl_ms, record=False)
+    work = [server.port, case.streams, case.requests, case.tokens]
+    said = json.loads(_output([sys.executable, BARE_READER, *map(str, work)]))
+    return {
+        "cpu_us_per_event": said["cpu_s"] / said["events"] * 1e6,
+        "cpu_share": said["cpu_s"] / said["wall_s"],
+        "events_per_s": said["events"] / said["wall_s"],
+        "requests_per_s": said["requests"] / said["wall_s"],
     }
 
 
@@ -308,7 +312,6 @@ COLUMNS = {
 
 def table(chosen: tuple[Case, ...], results: dict[tuple[str, str], list[Facts]]) -> Iterator[str]:
     """Give a table a case, medians over rounds, and what must hold below each."""
-    best_ns = min((one["loop_ns"] for found in results.values() for one in found), default=0.0)
     for case in chosen:
         rows = {name: found for (of, name), found in results.items() if of == case.name}
         yield f"\n{case.name}"
@@ -321,13 +324,7 @@ def table(chosen: tuple[Case, ...], results: dict[tuple[str, str], list[Facts]])
             ]
             yield f"| {name} | {' | '.join(cells)} | {len(found)} |"
         for must in case.musts:
-            found = rows["specbench, uvloop"]
-            speed = "pair_ns" if must.fact == "ratio" else "loop_ns"
-            calm = [one for one in found if one[speed] * UNDISTURBED <= best_ns]
-            yield f"  {must.text(median(found, must.fact))}"
-            if len(calm) < len(found):
-                told = must.text(median(calm, must.fact))
-                yield f"    core undisturbed in {len(calm)} of {len(found)} rounds: {told}"
+            yield f"  {must.text(median(rows['specbench, uvloop'], must.fact))}"
 
 
 def median(found: list[Facts], fact: str) -> float | None:
