@@ -3,7 +3,7 @@
     python benchmarks/against_vllm_bench.py SPEC [--arm NAME]... --concurrency 8 32 --out FOLDER
 
 Launches the server of each arm of an experiment, as `specbench run` would, and lets both tools
-measure it in turn: the same prompts in the same order, once each, temperature 0, the same cap,
+measure it in turn: the same prompts (those of one message) in the same order, once each, temperature 0, the same cap,
 ignore_eos, token ids asked for, and a salt of each turn's own, so that no turn finds another one's
 prompts in the prefix cache. Medians must differ by at most 2%, or by the spread of a tool. TTFT is
 shown only: theirs starts before the connection is set up. `tpot_over_servers_own` is a tool's mean
@@ -95,9 +95,11 @@ async def _measure(
     """Give every turn of an arm's server: concurrency, round, tool and what it said."""
     read, engine = planned.read, planned.engine
     stratum = read.strata()[0]
+    # Theirs sends one message: a prompt of several would be another one there.
+    single = [one for one in read.prompts(stratum) if len(one.messages) == 1]
     prompts = [
         attrs.evolve(prompt, max_tokens=asked.tokens or prompt.max_tokens)
-        for prompt in read.prompts(stratum)[: asked.prompts]
+        for prompt in single[: asked.prompts]
     ]
     turns = []
     log = (asked.out / f"{arm.name}.log").absolute()
