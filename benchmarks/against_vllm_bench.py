@@ -3,13 +3,13 @@
     python benchmarks/against_vllm_bench.py SPEC [--arm NAME]... --concurrency 8 32 --out FOLDER
 
 Launches the server of each arm of an experiment, as `specbench run` would, and lets both tools
-measure it in turn: the same prompts (those of one message) in the same order, once each, temperature 0, the same cap,
-ignore_eos, token ids asked for, and a salt of each turn's own, so that no turn finds another one's
-prompts in the prefix cache. Medians must differ by at most 2%, or by the spread of a tool. TTFT is
-shown only: theirs starts before the connection is set up. `tpot_over_servers_own` is a tool's mean
-TPOT over what the server's histogram says of the same requests: it tells a load that differs from a
-measurement that does. Prints a table and writes FOLDER/cross-check.json after every arm.
-`vllm bench serve` needs pandas to read prompts.
+measure it in turn: the same prompts (those of one message) in the same order, once each,
+temperature 0, the same cap, ignore_eos, token ids asked for, and a salt of each turn's own, so that
+no turn finds another one's prompts in the prefix cache. Medians must differ by at most 2%, or by
+the spread of a tool. TTFT is shown only: theirs starts before the connection is set up.
+`tpot_over_servers_own` is a tool's mean TPOT over what the server's histogram says of the same
+requests: it tells a load that differs from a measurement that does. Prints a table and writes
+FOLDER/cross-check.json after every arm. `vllm bench serve` needs pandas to read prompts.
 """
 
 from __future__ import annotations
