@@ -52,6 +52,9 @@ _GOES_ON = b'"finish_reason":null'
 
 def leading_choices(reads: Sequence[bytes], first: int) -> list[PlainChoice]:
     """Give what reads say from one on as long as they are plain, a choice each."""
+    if not _one_by_one(reads[first : first + 1]):
+        # Of a reasoning stream none is: the rest is not put together again for each.
+        return []
     stop = len(reads)
     while stop > first and _GOES_ON not in reads[stop - 1]:
         stop -= 1
@@ -61,9 +64,10 @@ def leading_choices(reads: Sequence[bytes], first: int) -> list[PlainChoice]:
 def _together(reads: Sequence[bytes]) -> list[PlainChoice]:
     """Give what reads say, in two thirds of the time; nothing if any of them is not plain."""
     heads = list(map(_head, map(len, reads)))
-    if not reads or not all(map(bytes.startswith, reads, heads)):
+    if not all(map(bytes.startswith, reads, heads)):
         return []
     raw = b"".join(reads)
+    # Of no reads, too.
     if not raw.endswith(CHUNK_OF_EVENTS_END):
         return []
     for head in set(heads):

@@ -3,9 +3,11 @@ from __future__ import annotations
 import json
 import re
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from specbench.traffic import plain_reads
 from specbench.traffic.plain_reads import leading_choices
 from tests.traffic.faulty_server import DONE, END, ROLE, USAGE, chunk, event
 
@@ -62,3 +64,14 @@ def test_plain_reads_are_told_with_their_tokens() -> None:
     reads = [SOME["plain"], SOME["longer"], SOME["no ids"], SOME["last"]]
     told = [(one.delta.content, one.token_ids) for one in leading_choices(reads, 0)]
     assert told == [("a", [1]), ("a word", [1, 2]), ("b", None)]
+
+
+def test_reads_behind_one_that_is_not_plain_are_not_put_together(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A reasoning stream holds no plain read: each would put all behind it together again."""
+    together: list[int] = []
+    monkeypatch.setattr(plain_reads, "_together", lambda reads: together.append(len(reads)))
+    reasoning = chunk(event("a").replace(b"content", b"reasoning"))
+    assert leading_choices([reasoning] * 40, 0) == []
+    assert together == []
