@@ -130,18 +130,14 @@ async def _measure(
 
 def _mean_ms(before: str, after: str, requests: int) -> float:
     """Give the mean TPOT of a turn as the server saw it."""
+    earlier, later = metrics.parse(before), metrics.parse(after)
     total_s, count = (
-        _sum(after, f"{SERVER_TPOT}_{part}") - _sum(before, f"{SERVER_TPOT}_{part}")
-        for part in ("sum", "count")
+        (metrics.gauge_total(later, name) or 0) - (metrics.gauge_total(earlier, name) or 0)
+        for name in (f"{SERVER_TPOT}_sum", f"{SERVER_TPOT}_count")
     )
     if count != requests:
         sys.exit(f"the server saw {count:.0f} requests of a turn of {requests}")
     return total_s / count * 1e3
-
-
-def _sum(text: str, name: str) -> float:
-    series = metrics.parse(text).series
-    return sum(value for (found, _), value in series.items() if found == name)
 
 
 def comparisons(turns: Sequence[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
